@@ -50,6 +50,12 @@ func (w *written) valueOf(key []byte) []byte {
 		value := binary.LittleEndian.AppendUint64(nil, number)
 		value = binary.LittleEndian.AppendUint64(value, ^number)
 		return binary.LittleEndian.AppendUint64(value, uint64(len(key)))
+	case w.name == "program-long":
+		var value []byte
+		for i := range uint64(20) {
+			value = binary.LittleEndian.AppendUint64(value, number+i)
+		}
+		return value
 	}
 	return binary.LittleEndian.AppendUint64(nil, number)
 }
@@ -198,7 +204,21 @@ func compare(t *testing.T, arena *Arena, there *written) {
 		if err != nil || !found || !bytes.Equal(value, there.entries[key]) {
 			t.Fatalf("%x: %x, %v, %v", key, value, found, err)
 		}
+		wanted := uint64(0)
+		for i := 0; i+8 <= len(value) && size > 0; i += 8 {
+			wanted += binary.LittleEndian.Uint64(value[i:])
+		}
+		sum, found, err := m.Sum([]byte(key))
+		switch {
+		case size < 0:
+			wants(t, err, ErrLayout)
+		case err != nil || !found || sum != wanted:
+			t.Fatalf("%x: %d, not %d, %v, %v", key, sum, wanted, found, err)
+		}
 		other := key + "\x00absent"
+		if sum, found, err := m.Sum([]byte(other)); size > 0 && (sum != 0 || found || err != nil) {
+			t.Fatalf("%x: %d, %v, %v", other, sum, found, err)
+		}
 		if found, err := m.Has([]byte(other)); found || err != nil {
 			t.Fatalf("%x: %v, %v", other, found, err)
 		}

@@ -1,6 +1,10 @@
 package sapwood
 
-import "sync/atomic"
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+)
 
 // names is a map over byte strings, wherever it lies. Map and Names have its methods.
 type names struct {
@@ -119,6 +123,25 @@ func (m *names) Append(to, key []byte) (with []byte, found bool, err error) {
 			return to, false, t.of(m.title)
 		}
 	}
+}
+
+// Sum returns the sum of the words of a key's value, modulo 2^64: in a map that counts for each
+// processor (sw_qp_count), the count of all. It costs a Get.
+//
+// Errors: as Get; ErrLayout when values have no whole words.
+func (m *Map) Sum(key []byte) (sum uint64, found bool, err error) {
+	size, err := m.ValueBytes()
+	if err != nil {
+		return 0, false, err
+	}
+	if size < 0 || size%8 != 0 {
+		return 0, false, fmt.Errorf("%w: the values of %s have no whole words", ErrLayout, m.window.Name)
+	}
+	value, found, err := m.Get(key)
+	for ; len(value) >= 8; value = value[8:] {
+		sum += binary.LittleEndian.Uint64(value)
+	}
+	return sum, found, err
 }
 
 // Has says whether a key is there.

@@ -59,6 +59,22 @@ impl<V: FromBytes> CheckedValue for V {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Bytes(pub Vec<u8>);
 
+impl Bytes {
+    /// The sum of its words of eight bytes, modulo 2^64: of a value that has a count for each
+    /// processor, and zeros between them, the count of all. O(bytes).
+    ///
+    /// ```
+    /// use sapwood_checked::Bytes;
+    /// let counts = Bytes([3u64, 0, 4].iter().flat_map(|word| word.to_ne_bytes()).collect());
+    /// assert_eq!(counts.sum(), 7);
+    /// ```
+    pub fn sum(&self) -> u64 {
+        let word = |bytes: &[u8]| u64::from_ne_bytes(core::array::from_fn(|i| bytes[i]));
+        let words = self.0.chunks_exact(8).map(word);
+        words.fold(0, u64::wrapping_add)
+    }
+}
+
 impl CheckedValue for Bytes {
     fn fits(_: usize) -> bool {
         true

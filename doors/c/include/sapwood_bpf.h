@@ -220,6 +220,8 @@ typedef struct sapwood_bpf_map sapwood_bpf_map;
 #define SAPWOOD_BPF_GROW 512u
 /* maps that programs write, with an index alone: a full map removes what was not used for long */
 #define SAPWOOD_BPF_LRU 1024u
+/* maps that programs write: a value has a count for each processor (sw_qp_count); value_bytes is 0 */
+#define SAPWOOD_BPF_PER_PROCESSOR 2048u
 
 typedef struct sapwood_bpf_map_options {
 	size_t size;           /* sizeof(struct sapwood_bpf_map_options) */
@@ -228,7 +230,7 @@ typedef struct sapwood_bpf_map_options {
 	size_t max_entries;    /* 0: 65,536 */
 	/* bytes, at most 4,096; 0: 254, the longest that lies in a program's struct sw_key */
 	size_t longest_key;
-	size_t value_bytes;    /* a multiple of 8, at most 64; 0: 8 */
+	size_t value_bytes;    /* a multiple of 8, at most 4,096; 0: 8 */
 	size_t ring; /* blocks of a size that lie ready for programs; 0: a 64th of the entries */
 	/* bytes of a key on average, by which the map's memory is sized; 0: 24, or longest_key */
 	size_t mean_key;
@@ -304,6 +306,13 @@ int sapwood_bpf_map_serve(const sapwood_bpf_map *map, uint64_t every_us);
  * read again and again. -EPROTO: the memory is damaged.
  */
 int sapwood_bpf_map_get(const sapwood_bpf_map *map, const void *key, size_t key_len, void *value);
+
+/*
+ * Stores the sum of a key's counts on all processors. Programs may count meanwhile. -ENOENT.
+ * -EINVAL: the map was made without SAPWOOD_BPF_PER_PROCESSOR. Others: as sapwood_bpf_map_get.
+ */
+int sapwood_bpf_map_sum(const sapwood_bpf_map *map, const void *key, size_t key_len,
+			uint64_t *sum);
 
 /*
  * Calls each(entry, ctx) for all entries, in order if the map has a trie; returns 0, or what
@@ -432,6 +441,13 @@ int sapwood_bpf_reader_len(const sapwood_bpf_reader *reader, size_t *len);
  */
 int sapwood_bpf_reader_get(const sapwood_bpf_reader *reader, const void *key, size_t key_len,
 			   void *value, size_t room, size_t *value_len);
+
+/*
+ * Stores the sum of a key's counts on all processors, in a map that programs write and that was
+ * made with SAPWOOD_BPF_PER_PROCESSOR; -EINVAL in others. -ENOENT.
+ */
+int sapwood_bpf_reader_sum(const sapwood_bpf_reader *reader, const void *key, size_t key_len,
+			   uint64_t *sum);
 
 /*
  * Calls each(entry, ctx) for all entries, in order if the map has one; returns 0, or what

@@ -125,6 +125,10 @@ c_api!(
     /// maps that programs write, with an index alone: a full map removes what was not used for long
     pub const SAPWOOD_BPF_LRU: c_uint = 1024;
 
+    /// maps that programs write: a value has a count for each processor (sw_qp_count); value_bytes
+    /// is 0
+    pub const SAPWOOD_BPF_PER_PROCESSOR: c_uint = 2048;
+
     #[derive(Debug)]
     pub struct sapwood_bpf_map_options {
         /// sizeof(struct sapwood_bpf_map_options)
@@ -135,7 +139,7 @@ c_api!(
         pub max_entries: usize,
         /// bytes, at most 4,096; 0: 254, the longest that lies in a program's struct sw_key
         pub longest_key: usize,
-        /// a multiple of 8, at most 64; 0: 8
+        /// a multiple of 8, at most 4,096; 0: 8
         pub value_bytes: usize,
         /// blocks of a size that lie ready for programs; 0: a 64th of the entries
         pub ring: usize,
@@ -165,7 +169,8 @@ c_api!(
             | SAPWOOD_BPF_TRIE
             | SAPWOOD_BPF_WRITES
             | SAPWOOD_BPF_GROW
-            | SAPWOOD_BPF_LRU;
+            | SAPWOOD_BPF_LRU
+            | SAPWOOD_BPF_PER_PROCESSOR;
         known_flags(options.flags, known)?;
         let flag = |flag| options.flags & flag != 0;
         let window_name = name(window_name, "the name")?;
@@ -194,7 +199,8 @@ c_api!(
         }
         builder = builder
             .grow(flag(SAPWOOD_BPF_GROW))
-            .lru(flag(SAPWOOD_BPF_LRU));
+            .lru(flag(SAPWOOD_BPF_LRU))
+            .per_processor(flag(SAPWOOD_BPF_PER_PROCESSOR));
         if flag(SAPWOOD_INDEX) {
             builder = builder.with_index();
         }
@@ -322,6 +328,21 @@ c_api!(
         let map = &Handle::shared(map)?.map;
         let found = map.get(bytes(key, key_len, "the key")?)?;
         copy_out(found, value, map.value_bytes())
+    }
+
+    /// Stores the sum of a key's counts on all processors. Programs may count meanwhile. -ENOENT.
+    /// -EINVAL: the map was made without SAPWOOD_BPF_PER_PROCESSOR. Others: as sapwood_bpf_map_get.
+    fn sapwood_bpf_map_sum(
+        map: *const sapwood_bpf_map,
+        key: *const c_void,
+        key_len: usize,
+        sum: *mut u64,
+    ) -> c_int {
+        let map = &Handle::shared(map)?.map;
+        match map.sum(bytes(key, key_len, "the key")?)? {
+            Some(all) => put(sum, "sum", all),
+            None => Ok(-libc::ENOENT),
+        }
     }
 
     /// Calls each(entry, ctx) for all entries, in order if the map has a trie; returns 0, or what

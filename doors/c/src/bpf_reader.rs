@@ -134,6 +134,25 @@ c_api!(
         copy_out(found, value, room)
     }
 
+    /// Stores the sum of a key's counts on all processors, in a map that programs write and that was
+    /// made with SAPWOOD_BPF_PER_PROCESSOR; -EINVAL in others. -ENOENT.
+    fn sapwood_bpf_reader_sum(
+        reader: *const sapwood_bpf_reader,
+        key: *const c_void,
+        key_len: usize,
+        sum: *mut u64,
+    ) -> c_int {
+        let reader = &Handle::shared(reader)?.reader;
+        if !reader.source().is_per_processor()? {
+            let why = "the map has one value for all processors";
+            return Err(Failure::new(libc::EINVAL, why.to_owned()));
+        }
+        match reader.get(bytes(key, key_len, "the key")?)? {
+            Some(value) => put(sum, "sum", value.sum()),
+            None => Ok(-libc::ENOENT),
+        }
+    }
+
     /// Calls each(entry, ctx) for all entries, in order if the map has one; returns 0, or what
     /// ended the walk. The key and the value (entry->value.bytes) are copies, which are valid until
     /// the callback returns. No key comes twice, and each that is there throughout comes.

@@ -102,7 +102,18 @@ macro_rules! store {
     }};
 }
 
-fn program(map: ProgramMap<u64>, name: &'static str, ordered: bool) -> Result<Map, Failure> {
+/// The value of a key that programs cannot write at once: words.
+fn long(key: &[u8]) -> [u64; 20] {
+    std::array::from_fn(|i| number(key).wrapping_add(i as u64))
+}
+
+fn program<const WORDS: usize>(
+    map: ProgramMap<[u64; WORDS]>,
+    name: &'static str,
+    ordered: bool,
+    words: fn(&[u8]) -> [u64; WORDS],
+    value: fn(&[u8]) -> Vec<u8>,
+) -> Result<Map, Failure> {
     let service = map.spawn_service(Duration::from_millis(1))?;
     let map = std::rc::Rc::new((map, service));
     let other = std::rc::Rc::clone(&map);
@@ -110,11 +121,11 @@ fn program(map: ProgramMap<u64>, name: &'static str, ordered: bool) -> Result<Ma
         name,
         ordered,
         longest: 254,
-        value: |key| number(key).to_le_bytes().to_vec(),
+        value,
         put: Box::new(move |key| {
             // A map that is short of memory for a moment has it after service.
             for _ in 0..1000 {
-                if map.0.insert(key, number(key))?.is_ok() {
+                if map.0.insert(key, words(key))?.is_ok() {
                     return Ok(());
                 }
                 std::thread::sleep(Duration::from_millis(1));
@@ -159,13 +170,19 @@ fn maps(arena: &BpfArena) -> Result<Vec<Map>, Failure> {
         .bytes(BYTES)
         .domain(&domain);
     let of_programs = |name| {
-        let builder = ProgramMap::<u64>::builder(arena, name);
+        let builder = ProgramMap::<[u64; 1]>::builder(arena, name);
         builder
             .bytes(BYTES)
             .max_entries(10_000)
             .user_writes()
             .grace(&grace)
     };
+    let long_map = ProgramMap::<[u64; 20]>::builder(arena, "program-long")
+        .bytes(BYTES)
+        .max_entries(10_000)
+        .user_writes()
+        .grace(&grace);
+    let word = |key: &[u8]| [number(key)];
     Ok(vec![
         user!("shared", true, shared.build()?, |key| number(key), one),
         user!(
@@ -186,16 +203,29 @@ fn maps(arena: &BpfArena) -> Result<Vec<Map>, Failure> {
             text
         ),
         store!("wide-store", wide_store.build()?, |key| numbers(key), three),
-        program(of_programs("programs").build()?, "programs", true)?,
+        program(
+            of_programs("programs").build()?,
+            "programs",
+            true,
+            word,
+            one,
+        )?,
+        program(long_map.build()?, "program-long", true, long, |key| {
+            long(key).map(u64::to_le_bytes).concat()
+        })?,
         program(
             of_programs("program-trie").with_trie().build()?,
             "program-trie",
             true,
+            word,
+            one,
         )?,
         program(
             of_programs("program-index").with_index().build()?,
             "program-index",
             false,
+            word,
+            one,
         )?,
     ])
 }

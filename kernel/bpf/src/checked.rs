@@ -9,7 +9,7 @@ use sapwood_checked::{Publisher, Source, Trouble, Window};
 
 use crate::arena::{BpfArena, WindowInfo};
 use crate::error::Error;
-use crate::layout::Kind;
+use crate::layout::{Kind, program_map};
 use crate::raw::arena::{Memory, PAGE};
 
 pub use sapwood_checked::{Bytes, CheckedValue, StoredValue};
@@ -68,6 +68,17 @@ impl WindowSource {
     /// moves it, and readers follow.
     pub fn window(&self) -> &WindowInfo {
         &self.window
+    }
+
+    /// Whether programs write the map, and its values have a count for each processor
+    /// ([`per_processor`](crate::ProgramMapBuilder::per_processor)): then [`Bytes::sum`] of a value
+    /// is the count of all.
+    ///
+    /// # Errors
+    /// [`Error::NoWindow`] when the map was closed.
+    pub fn is_per_processor(&self) -> Result<bool, Error> {
+        let (memory, _) = self.open()?;
+        Ok(self.window.kind == Kind::KernelQp && memory.u32(program_map::EACH) != 0)
     }
 }
 

@@ -168,6 +168,12 @@ pub mod program_map {
         USES: usize = 1440;
         /// Where the number of ticks is after which an unused entry is gone; 0: never.
         IDLE: usize = 1444;
+        /// Where the reference is of the rooms in which new long values wait, one for each lane; 0
+        /// in a map of short values.
+        ROOMS: usize = 1448;
+        /// Where the bytes are from the count of one processor to that of the next, in a map that
+        /// counts for each processor; else 0.
+        EACH: usize = 1452;
         /// Bytes of the uses of a bucket.
         USES_BYTES: usize = 64;
         /// The base-2 logarithm of the nanoseconds of a tick.
@@ -188,7 +194,7 @@ pub mod program_map {
         RING_PROGRAMS: usize = 64;
         /// The number of classes of blocks. Each class has a ring. The next one has slabs, and the
         /// last one chunks.
-        CLASSES: usize = 100;
+        CLASSES: usize = 102;
         /// The number of the ring of slabs. A slab takes two slots: its reference, its units.
         SLABS: usize = CLASSES;
         /// The number of the ring of chunks for retired blocks.
@@ -245,20 +251,30 @@ pub mod program_map {
         /// The smallest block, in units.
         LEAST: usize = 2;
         /// The units at the window's end that no block has. No place that programs compute from a
-        /// node lies further from the node.
-        MARGIN: usize = 576;
+        /// node lies further from the node: behind a value of up to 8,184 bytes, of a damaged
+        /// window, lies the longest key.
+        MARGIN: usize = 1600;
         /// A part of the map: the index.
         INDEX: u32 = 1;
         /// A part of the map: the trie.
         TRIE: u32 = 2;
         /// The longest value.
-        VALUE_MAX: usize = 64;
+        VALUE_MAX: usize = 4096;
+        /// The longest value that passes through the scratch of a lane: that of a program's
+        /// `struct sw_qp_value`.
+        VALUE_SHORT: usize = 64;
     }
 
     /// Where the word is that has the place of the first block, in bytes from the window's
     /// beginning.
     pub const NODES: usize = 1424;
     const _: () = assert!(RINGS + (CHUNKS + 1) * RING_BYTES <= LANES_AT);
+    const _: () = assert!(LEAF_MAX >= VALUE_MAX + 1 + SHORT_KEY_MAX);
+
+    /// The bytes of the largest leaf: a value, and a key with its length.
+    pub const LEAF_MAX: usize = (EXACT + (CLASSES - 1 - (EXACT - LEAST)) * 8) * 8;
+    /// The most processors that a map counts for: a word for each is a value.
+    pub const PROCESSORS_MAX: usize = VALUE_MAX / 8;
 
     /// Where the lanes end.
     pub const fn lanes_end(lanes: usize) -> usize {

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::arena::{BpfArena, WindowInfo};
-use crate::checked::{CheckedReader, CheckedValue, StoredValue, value_of};
+use crate::checked::{Bytes, CheckedReader, CheckedValue, StoredValue, value_of};
 use crate::error::Error;
 use crate::grace::KernelGrace;
 use crate::layout::Kind;
@@ -358,6 +358,12 @@ impl<V> ProgramMap<V> {
         self.shared.owner().plan.value_bytes
     }
 
+    /// Whether values count for each processor
+    /// ([`per_processor`](ProgramMapBuilder::per_processor)).
+    pub fn is_per_processor(&self) -> bool {
+        self.shared.owner().plan.each != 0
+    }
+
     /// The number of entries, as programs count them.
     pub fn len(&self) -> usize {
         self.shared.owner().len()
@@ -517,6 +523,46 @@ impl<V: CheckedValue> ProgramMap<V> {
                 f(&key, value_of(&bytes)?);
             }
         }
+    }
+}
+
+impl ProgramMap<Bytes> {
+    /// The counts of a key on each processor, in a map that counts
+    /// [for each](ProgramMapBuilder::per_processor). Programs may add to them meanwhile.
+    /// O(processors).
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when the map has one value for all processors; and those of
+    /// [`get`](Self::get).
+    pub fn counts(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u64>>, Error> {
+        let each = self.shared.owner().plan.each;
+        if each == 0 {
+            return Err(Error::Setting {
+                what: "counts",
+                why: "the map has one value for all processors".to_owned(),
+            });
+        }
+        let first = |words: &[u8]| u64::from_ne_bytes(std::array::from_fn(|i| words[i]));
+        let of = |Bytes(value): Bytes| value.chunks_exact(each).map(first).collect();
+        Ok(self.get(key)?.map(of))
+    }
+
+    /// The sum of the counts of a key on all processors, modulo 2^64. Programs may add to them
+    /// meanwhile. O(processors). A [`CheckedReader`] gives it by [`Bytes::sum`].
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// # use sapwood_bpf::{Bytes, ProgramMap};
+    /// let sources = ProgramMap::<Bytes>::builder(&arena, "sources").per_processor(true).build()?;
+    /// println!("{:?} packets", sources.sum([127, 0, 0, 1])?);
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`counts`](Self::counts).
+    pub fn sum(&self, key: impl AsRef<[u8]>) -> Result<Option<u64>, Error> {
+        let counts = self.counts(key)?;
+        Ok(counts.map(|counts| counts.into_iter().fold(0, u64::wrapping_add)))
     }
 }
 

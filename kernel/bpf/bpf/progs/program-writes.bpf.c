@@ -5,7 +5,7 @@
  * grace periods wait for it, and no other thread runs on its processor while it has a lock.
  */
 #include <linux/bpf.h>
-#include "sapwood/qp_write_more.bpf.h"
+#include "sapwood/qp_write_value.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -83,7 +83,7 @@ int sw_program_writes(struct xdp_md *ctx)
 		at = room + (next & ROOM_MASK);
 		head = sw_u64(at + ORDER_HEAD);
 		what = head & 0xff;
-		for (i = 0; i < SW_KQP_VALUE_MAX / 8; i++)
+		for (i = 0; i < SW_KQP_VALUE_SHORT / 8; i++)
 			run->value.words[i] = sw_u64(at + ORDER_VALUE + i * 8);
 		read_key(run, at + ORDER_VALUE + run->value_words * 8, head >> 8 & 0xffff);
 		if (what == COMPARE_EXCHANGE) {
@@ -94,8 +94,10 @@ int sw_program_writes(struct xdp_md *ctx)
 			result = sw_qp_remove(run->map, &run->key);
 		} else if (run->value_words == 1) {
 			result = sw_qp_insert(run->map, &run->key, run->value.words[0], what);
-		} else {
+		} else if (run->value_words <= SW_KQP_VALUE_SHORT / 8) {
 			result = sw_qp_insert_value(run->map, &run->key, &run->value, what);
+		} else {
+			result = sw_qp_set_from(run->map, &run->key, at + ORDER_VALUE, run->value_words * 8, what);
 		}
 		sw_set_u64(at + ORDER_RESULT, (__u64)result);
 		/* User space supplies memory, and begins again with this order. */

@@ -61,8 +61,17 @@ impl Owner {
         plan.longest = u32(k::LONGEST) as usize;
         plan.lru = u32(k::USES) != 0;
         plan.idle = u32(k::IDLE);
-        if plan.longest > k::KEY_MAX {
+        plan.each = u32(k::EACH) as usize;
+        if plan.longest > k::KEY_MAX || plan.leaf_units(plan.longest) * 8 > k::LEAF_MAX {
             return Err(format!("keys of up to {} bytes", plan.longest));
+        }
+        let rooms = u32(k::ROOMS) as usize * 8;
+        let inside = rooms >= bounds.0 && rooms + lanes * value_bytes <= bounds.1;
+        if plan.has_long_values() && !inside {
+            return Err(format!("rooms for values at {rooms}"));
+        }
+        if plan.each % 8 != 0 || plan.each > value_bytes {
+            return Err(format!("counts of {} bytes", plan.each));
         }
         let parts = plan.parts != 0 && plan.parts & !(k::INDEX | k::TRIE) == 0;
         if plan.max_entries > ENTRIES_MAX || !parts {

@@ -39,7 +39,7 @@ pub struct ProgramMapBuilder<V> {
     values: PhantomData<fn() -> V>,
 }
 
-/// Whether the values of a map can have this many bytes: one to eight whole words.
+/// Whether the values of a map can have this many bytes: whole words.
 pub(super) const fn is_value_size(bytes: usize) -> bool {
     bytes % 8 == 0 && bytes >= 8 && bytes <= k::VALUE_MAX
 }
@@ -47,7 +47,7 @@ pub(super) const fn is_value_size(bytes: usize) -> bool {
 impl<V: StoredValue> ProgramMap<V> {
     /// A builder for a map of this name in the arena.
     ///
-    /// Values are plain bytes, a multiple of 8, up to 64. Those of a `ProgramMap<Bytes>` have 8,
+    /// Values are plain bytes, a multiple of 8, up to 4,096. Those of a `ProgramMap<Bytes>` have 8,
     /// or as many as [`value_bytes`](ProgramMapBuilder::value_bytes) says.
     pub fn builder(arena: &BpfArena, name: &str) -> ProgramMapBuilder<V> {
         const {
@@ -56,7 +56,7 @@ impl<V: StoredValue> ProgramMap<V> {
                     Some(bytes) => is_value_size(bytes),
                     None => true,
                 },
-                "values have one to eight whole words"
+                "values have whole words, up to 4,096 bytes"
             )
         };
         ProgramMapBuilder {
@@ -71,7 +71,10 @@ impl<V: StoredValue> ProgramMap<V> {
 }
 
 impl ProgramMapBuilder<Bytes> {
-    /// The bytes of each value: a multiple of 8, up to 64. Default: 8.
+    /// The bytes of each value: a multiple of 8, up to 4,096. Default: 8. Programs write values of
+    /// more than 64 bytes by `sw_qp_set_bytes` (`sapwood/qp_write_value.bpf.h`). A value and the
+    /// longest key have 4,352 bytes together at most, with the one to three bytes of the key's
+    /// length.
     ///
     /// ```no_run
     /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
@@ -82,6 +85,28 @@ impl ProgramMapBuilder<Bytes> {
     /// ```
     pub fn value_bytes(mut self, bytes: usize) -> Self {
         self.plan.value_bytes = bytes;
+        self
+    }
+
+    /// Counts for each processor: a value has a word for each processor that the kernel may have.
+    /// Programs add to the word of their processor by `sw_qp_count`, so they do not wait for each
+    /// other. [`ProgramMap::sum`] adds the words up.
+    ///
+    /// Up to 64 processors, each word has a cache line of its own, and an entry takes 64 bytes for
+    /// each processor; with more processors the words lie closer. 512 processors is the most.
+    ///
+    /// ```no_run
+    /// # let arena = sapwood_bpf::BpfArena::create(64 << 20)?;
+    /// use sapwood_bpf::{Bytes, ProgramMap};
+    /// let sources = ProgramMap::<Bytes>::builder(&arena, "sources")
+    ///     .per_processor(true)
+    ///     .with_index()
+    ///     .build()?;
+    /// println!("{:?} packets", sources.sum([127, 0, 0, 1])?);
+    /// # Ok::<(), sapwood_bpf::Error>(())
+    /// ```
+    pub fn per_processor(mut self, counts: bool) -> Self {
+        self.plan.per_processor = counts;
         self
     }
 }
@@ -241,18 +266,19 @@ impl<V: StoredValue> ProgramMapBuilder<V> {
     /// Builds an empty map.
     ///
     /// # Errors
-    /// [`Error::Setting`] when there are no entries or too many, a key is too long, values have a
-    /// size that no map has, or entries of a trie shall leave by themselves;
+    /// [`Error::Setting`] when there are no entries or too many, a key is too long, also beside its
+    /// value, values have a size that no map has, entries of a trie shall leave by themselves, or a
+    /// map shall count for too many processors, or with a size of values of its own;
     /// [`Error::NoRoom`] when the window has no room for all entries (or, when it grows, for its
     /// header); [`Error::Name`], [`Error::NoMemory`], [`Error::NoGrace`].
     pub fn build(self) -> Result<ProgramMap<V>, Error> {
-        let plan = self.plan.checked()?;
-        if !is_value_size(plan.value_bytes) {
+        if !is_value_size(self.plan.value_bytes) {
             return Err(Error::Setting {
                 what: "value_bytes",
-                why: format!("8, 16 … {}, not {}", k::VALUE_MAX, plan.value_bytes),
+                why: format!("8, 16 … {}, not {}", k::VALUE_MAX, self.plan.value_bytes),
             });
         }
+        let plan = self.plan.checked()?;
         let grace = match self.grace {
             Some(grace) => grace,
             None => KernelGrace::new()?,

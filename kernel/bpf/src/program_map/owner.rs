@@ -134,6 +134,8 @@ impl Owner {
         owner.write_header(places.buckets_at);
         owner.set_u32(k::USES, (places.uses_at / 8) as u32);
         owner.set_u32(k::IDLE, plan.idle);
+        owner.set_u32(k::ROOMS, (places.rooms_at / 8) as u32);
+        owner.set_u32(k::EACH, plan.each as u32);
         let mut done = Serviced::default();
         owner.fill(&mut done);
         if done.starved && !plan.grow && plan.fail_every == 0 {

@@ -27,6 +27,8 @@ const NODES_OF_ENTRY: usize = 23;
 /// The units for each two entries that removals may take for smaller branches between two steps. A
 /// branch of 256 children takes 148 KB until it has none, and has 2,500 entries or more below.
 const KEPT_OF_TWO: usize = 15;
+/// The most bytes of leaves with long values that came back and lie ready in a ring.
+const RING_BYTES: usize = 4 << 20;
 /// The blocks that a chunk has room for: a change goes on with another chunk when it has less room
 /// than a change may need.
 const CHUNK_BLOCKS: usize = k::CHUNK_UNITS - 11;
@@ -35,6 +37,10 @@ const CHUNK_BLOCKS: usize = k::CHUNK_UNITS - 11;
 #[derive(Clone)]
 pub(super) struct Plan {
     pub(super) value_bytes: usize,
+    /// Whether values count for each processor, and then the bytes from the count of one to that of
+    /// the next; else 0.
+    pub(super) per_processor: bool,
+    pub(super) each: usize,
     pub(super) max_entries: usize,
     /// Bytes of the longest key.
     pub(super) longest: usize,
@@ -58,6 +64,8 @@ impl Plan {
     pub(super) fn new(value_bytes: usize) -> Plan {
         Plan {
             value_bytes,
+            per_processor: false,
+            each: 0,
             max_entries: 65_536,
             longest: k::SHORT_KEY_MAX,
             mean: None,
@@ -76,12 +84,32 @@ impl Plan {
 
     pub(super) fn checked(mut self) -> Result<Plan, Error> {
         let refuse = |what, why: String| Err(Error::Setting { what, why });
+        if self.per_processor {
+            if self.value_bytes != 8 {
+                let why = "the size of its values follows from the processors".to_owned();
+                return refuse("per_processor", why);
+            }
+            let count = processors();
+            let Some(each) = each_of(count) else {
+                let most = k::PROCESSORS_MAX;
+                let why = format!("the kernel may have {count} processors, more than {most}");
+                return refuse("per_processor", why);
+            };
+            (self.each, self.value_bytes) = (each, each * count);
+        }
         if self.max_entries == 0 || self.max_entries > ENTRIES_MAX {
             let why = format!("1 to {ENTRIES_MAX}, not {}", self.max_entries);
             return refuse("max_entries", why);
         }
         if self.longest > k::KEY_MAX {
             let why = format!("{} bytes at most, not {}", k::KEY_MAX, self.longest);
+            return refuse("longest_key", why);
+        }
+        if self.leaf_units(self.longest) * 8 > k::LEAF_MAX {
+            let (value, longest, most) = (self.value_bytes, self.longest, k::LEAF_MAX);
+            let why = format!(
+                "a value of {value} bytes and a key of {longest} have more than {most} together"
+            );
             return refuse("longest_key", why);
         }
         if self.mean.is_some_and(|mean| mean > self.longest) {
@@ -123,8 +151,13 @@ impl Plan {
         let ready: usize = self.prefill.iter().map(|(_, entries)| entries).sum();
         // A leaf has a byte for the length. Keys of different lengths lose half a word at the end
         // on average, and those of one length as much as their leaf does.
-        let mean = self.mean.unwrap_or(self.longest.min(MEAN_KEY));
+        let mean = self.mean();
         let leaf = (self.value_bytes + mean + 5).max(self.leaf_units(mean) * 8);
+        // The same of a large block, whose class has blocks of eight sizes.
+        let leaf = match self.has_long_values() {
+            true => (leaf + 28).max(self.usual_leaf() * 8),
+            false => leaf,
+        };
         let leaves = self.max_entries.saturating_sub(ready) * leaf / 8;
         // What leaves waits for a grace period, while others come.
         let leaves = leaves * if self.lru { 2 } else { 1 };
@@ -134,6 +167,21 @@ impl Plan {
             _ => 2 * NODES_OF_ENTRY + KEPT_OF_TWO + 4,
         };
         leaves + self.max_entries * nodes / 2
+    }
+
+    /// Bytes of a key on average.
+    fn mean(&self) -> usize {
+        self.mean.unwrap_or(self.longest.min(MEAN_KEY))
+    }
+
+    /// Whether values do not pass through the scratch of a lane.
+    pub(super) fn has_long_values(&self) -> bool {
+        self.value_bytes > k::VALUE_SHORT
+    }
+
+    /// The units of the block of a usual leaf.
+    fn usual_leaf(&self) -> usize {
+        k::units(k::class(self.leaf_units(self.mean())))
     }
 
     /// The chunks that are kept for removals: those of all entries, or as many as a ring has
@@ -180,8 +228,14 @@ impl Plan {
         if class > k::class(self.largest()) {
             return (1, 0);
         }
-        // Large leaves are rarer than small ones, and large branches are rare.
+        // Large leaves are rarer than small ones, and large branches are rare. With long values,
+        // all leaves are large, and a ring has some of them.
+        let long = self.has_long_values() && class >= k::class(self.leaf_units(0));
         let (usual, first) = match units {
+            25.. if long => {
+                let all = all.min((RING_BYTES / (units * 8)).max(8));
+                (all, (all / 32).max(all.min(2)))
+            }
             0..=24 => (all, (all / 32).max(all.min(8))),
             25..=k::EXACT => ((all / 4).max(all.min(16)), (all / 64).max(all.min(4))),
             _ => (all.min(8), all.min(2)),
@@ -225,6 +279,8 @@ pub(super) struct Places {
     pub(super) buckets_at: usize,
     /// Where the uses of the index's slots are, if entries leave by themselves.
     pub(super) uses_at: usize,
+    /// Where the rooms of lanes for long values are, if values are long.
+    pub(super) rooms_at: usize,
     /// The first unit of blocks.
     pub(super) first: usize,
     /// The unit behind the last that a block may have.
@@ -279,13 +335,18 @@ impl Places {
             }
             false => {
                 // Each lane leaves a part of its slab.
-                let most = (all / (8 * lanes)).clamp(least, k::SLAB_UNITS.max(least));
+                // A slab has room for eight leaves with long values, or more.
+                let (leaf, large) = match plan.has_long_values() {
+                    true => (plan.usual_leaf(), least + 8 * plan.usual_leaf()),
+                    false => (0, least),
+                };
+                let most = (all / (8 * lanes)).clamp(least, k::SLAB_UNITS.max(large));
                 let kept = match plan.parts & k::TRIE {
                     0 => 0,
                     _ => (plan.max_entries * KEPT_OF_TWO / 2).div_ceil(most),
                 };
                 // The rest that is too small for the next insertion.
-                let used = most - (least / 8).min(most / 2);
+                let used = most - (least / 8).max(leaf).min(most / 2);
                 (most, (all.div_ceil(used) + 2 * lanes + 2, kept))
             }
         };
@@ -306,6 +367,10 @@ impl Places {
             true => cut(buckets * k::USES_BYTES),
             false => 0,
         };
+        let rooms_at = match plan.has_long_values() {
+            true => cut(lanes * plan.value_bytes),
+            false => 0,
+        };
         Places {
             rings,
             lanes,
@@ -318,6 +383,7 @@ impl Places {
             table,
             buckets_at,
             uses_at,
+            rooms_at,
             first: at.next_multiple_of(LINE) / 8,
             limit: (window.len / 8).saturating_sub(k::MARGIN),
         }
@@ -364,6 +430,13 @@ fn processors() -> usize {
     libbpf_rs::num_possible_cpus().unwrap_or(1)
 }
 
+/// The bytes from the count of one processor to that of the next: those of a cache line, or less
+/// with more than 64 processors. `None` when no value has room for that many.
+fn each_of(processors: usize) -> Option<usize> {
+    let each = k::VALUE_MAX / processors.next_power_of_two();
+    (each >= 8).then_some(each.min(LINE))
+}
+
 /// The number of lanes: two for each processor. With many processors, or in a small window,
 /// processors share lanes.
 fn lanes_for(processors: usize, window: usize) -> usize {
@@ -377,4 +450,30 @@ fn lanes_for(processors: usize, window: usize) -> usize {
 /// The homes of an index for this number of keys. With all keys, 88 of 100 slots are taken.
 fn homes_for(keys: usize) -> usize {
     keys * 100 / (SLOTS * 88) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{each_of, k};
+
+    #[test]
+    fn counts_fit_into_a_value() {
+        let wanted = [
+            (1, 64),
+            (2, 64),
+            (64, 64),
+            (65, 32),
+            (128, 32),
+            (129, 16),
+            (512, 8),
+        ];
+        for (processors, each) in wanted {
+            assert_eq!(each_of(processors), Some(each), "{processors}");
+        }
+        for processors in 1..=k::PROCESSORS_MAX {
+            let each = each_of(processors).unwrap();
+            assert!(each % 8 == 0 && each * processors <= k::VALUE_MAX);
+        }
+        assert_eq!(each_of(k::PROCESSORS_MAX + 1), None);
+    }
 }

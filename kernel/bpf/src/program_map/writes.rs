@@ -13,7 +13,7 @@ use crate::words::Words;
 
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/program-writes.bpf.o"));
 
-/// The words of the room for orders: enough for a dozen of the longest keys.
+/// The words of the room for orders: enough for seven of the longest keys and values.
 const ROOM: usize = 8192;
 /// The most orders of one run, which bounds the time for which a processor runs nothing else.
 const ORDERS: usize = 512;
@@ -181,7 +181,7 @@ struct Run {
     done: u32,
     unused: u32,
     expected: u64,
-    value: [u64; k::VALUE_MAX / 8],
+    value: [u64; k::VALUE_SHORT / 8],
     key: [u64; 32],
 }
 
@@ -325,7 +325,7 @@ impl Writer {
             done: 0,
             unused: 0,
             expected: 0,
-            value: [0; k::VALUE_MAX / 8],
+            value: [0; k::VALUE_SHORT / 8],
             key: [0; 32],
         };
         let mut answer = run.clone();
@@ -382,8 +382,8 @@ fn words_of(key: &[u8], value_bytes: usize) -> usize {
         short @ 0..=k::SHORT_KEY_MAX => (short / 32 + 1) * 4,
         long => long.div_ceil(8),
     };
-    // The program reads a value of any size there.
-    (HEAD + value_bytes / 8 + key).max(HEAD + k::VALUE_MAX / 8)
+    // The program reads as many words of a value there as a short one has.
+    (HEAD + value_bytes / 8 + key).max(HEAD + k::VALUE_SHORT / 8)
 }
 
 /// The word of up to eight bytes, with zeros behind them.

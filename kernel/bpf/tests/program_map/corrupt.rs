@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use sapwood_bpf::layout::program_map as k;
 use sapwood_bpf::{BpfArena, KernelGrace, ProgramMap, UserMap, WindowInfo};
+use sapwood_format::header;
 use sapwood_qsbr::Domain;
 
 use crate::asks::{ANY, Kernel, Side, User, What};
@@ -39,10 +40,16 @@ fn spoil(
         Where::Header => &[
             (64, 112),
             (k::ROOT_LOCK, k::MAX),
+            (k::USES, k::EACH + 4),
             (k::LANES_AT, k::LANES_AT + k::LANE_SCRATCH + 256),
             (k::LANES_AT + k::LANE_STOCK, k::LANES_AT + k::LANE_BYTES),
         ],
-        Where::All => &[(64, 112), (k::ROOT_LOCK, k::MAX), (k::RINGS, frontier)],
+        Where::All => &[
+            (64, 112),
+            (k::ROOT_LOCK, k::MAX),
+            (k::USES, k::EACH + 4),
+            (k::RINGS, frontier),
+        ],
     };
     for (start, end) in ranges {
         let words = (end - start) / 8;
@@ -81,7 +88,10 @@ fn lead_astray<const WORDS: usize>(
 ) -> (Duration, What) {
     let arena = BpfArena::create(8 << 20).unwrap();
     let poke = Poke::new(&arena);
-    let mut sides: Vec<Box<dyn Side>> = vec![Box::new(Kernel::new(&arena))];
+    let mut sides: Vec<Box<dyn Side>> = vec![
+        Box::new(Kernel::new(&arena)),
+        Box::new(crate::values::kernel(&arena)),
+    ];
     if matches!(place, Where::All) {
         sides.extend(User::new(&arena, "gcc").map(|side| Box::new(side) as Box<dyn Side>));
     }
@@ -114,15 +124,25 @@ fn lead_astray<const WORDS: usize>(
     let whole = outside(&arena, &window);
     for _ in 0..400 {
         let key = key(rng);
-        sides[0].ask(What::InsertValue, window.number, ANY, &key, &[1, 2]);
+        let what = match WORDS {
+            0..=8 => What::InsertValue,
+            _ => What::Insert,
+        };
+        sides[0].ask(what, window.number, ANY, &key, &[1, 2]);
         map.service().unwrap();
     }
+    assert!(map.len() > 100, "{}", map.len());
     map.verify().unwrap();
     let memory = map.memory().unwrap();
     let mut slowest = (Duration::ZERO, What::Lookup);
     for share in [5000, 2000, 1000, 400, 200, 50, 10, 3, 1] {
         let bounds = (window.at, memory.fixed, memory.frontier);
         spoil(&poke, bounds, place, rng, share);
+        if share <= 3 && matches!(place, Where::Header | Where::All) {
+            // Values of another size, for which the map has no rooms, and no classes of blocks.
+            let at = window.at + header::root_at(header::VALUE_BYTES);
+            poke.words(at as u64, &[rng.u64(1..=512) * 8]);
+        }
         for step in 0..200 {
             let key = key(rng);
             let side = rng.usize(..sides.len());
@@ -139,10 +159,20 @@ fn lead_astray<const WORDS: usize>(
                 What::PopFirst,
                 What::PopDue,
                 What::PushDue,
-            ][rng.usize(..12)];
+                What::SetFrom,
+                What::UpdateWith,
+                What::Count,
+                What::Sum,
+            ][rng.usize(..16)];
             let flags = rng.u64(..3);
+            let value = match what {
+                // A place of the map, and the bytes of a value.
+                What::SetFrom => [window.at as u64, 8 * WORDS as u64],
+                What::UpdateWith => [1, WORDS as u64],
+                _ => [5, 6],
+            };
             let began = Instant::now();
-            sides[side].ask(what, window.number, flags, &key, &[5, 6]);
+            sides[side].ask(what, window.number, flags, &key, &value);
             let took = began.elapsed();
             slowest = (took, what).max(slowest);
             assert!(took < Duration::from_secs(10), "{what:?} took {took:?}");
@@ -217,15 +247,16 @@ fn nothing_leads_astray() {
     let soak = Duration::from_secs(soak.and_then(|text| text.parse().ok()).unwrap_or(0));
     let begin = Instant::now();
     for round in 0.. {
-        if round >= 8 && begin.elapsed() >= soak {
+        if round >= 9 && begin.elapsed() >= soak {
             println!("{round} rounds; the longest operation: {slowest:?}");
             return;
         }
         let place = places[round % 4];
-        // Values of one word are replaced in place.
-        let longest = match round / 4 % 2 {
+        // Values of one word are replaced in place, and those of sixteen wait in rooms.
+        let longest = match (round + round / 3) % 3 {
             0 => lead_astray::<2>(round, place, &graces, &mut rng),
-            _ => lead_astray::<1>(round, place, &graces, &mut rng),
+            1 => lead_astray::<1>(round, place, &graces, &mut rng),
+            _ => lead_astray::<16>(round, place, &graces, &mut rng),
         };
         slowest = longest.max(slowest);
     }

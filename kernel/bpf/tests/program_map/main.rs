@@ -7,6 +7,7 @@ mod budget;
 mod burst;
 mod cases;
 mod corrupt;
+mod counts;
 mod first;
 mod heirs;
 #[path = "../kernel/mod.rs"]
@@ -17,6 +18,7 @@ mod side;
 mod storm;
 mod supply;
 mod threads;
+mod values;
 mod writes;
 
 use asks::{Kernel, User, WithRoom};

@@ -21,6 +21,14 @@ pub enum What {
     PushDue = 10,
     /// A removal that returns the value.
     Take = 11,
+    /// The value is the place of the new value in the arena, and its bytes.
+    SetFrom = 12,
+    /// Adds the first word of the value to as many words as the second says.
+    UpdateWith = 13,
+    /// Adds the first word.
+    Count = 14,
+    /// The first word becomes the sum.
+    Sum = 15,
 }
 
 pub const ANY: u64 = 0;

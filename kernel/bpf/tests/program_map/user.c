@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "sapwood/qp_first.bpf.h"
-#include "sapwood/qp_write_more.bpf.h"
+#include "sapwood/qp_write_value.bpf.h"
 
 /* As in program_map.bpf.c. */
 struct ask {
@@ -15,6 +15,16 @@ struct ask {
 	struct sw_qp_value value;
 	struct sw_key key;
 };
+
+/* Adds to all words of a value. */
+static long add_to_all(sw_at value, void *ctx)
+{
+	__u64 *change = ctx, i;
+
+	for (i = 0; i < change[1]; i++)
+		sw_set_u64(value + i * 8, sw_u64(value + i * 8) + change[0]);
+	return 0;
+}
 
 static void answer(struct ask *ask)
 {
@@ -57,6 +67,19 @@ static void answer(struct ask *ask)
 		break;
 	case 11:
 		ask->result = sw_qp_take(ask->window, &ask->key);
+		break;
+	case 12:
+		ask->result = sw_qp_set_from(ask->window, &ask->key, ask->value.words[0], ask->value.words[1],
+					     ask->flags);
+		break;
+	case 13:
+		ask->result = sw_qp_update_with(ask->window, &ask->key, add_to_all, ask->value.words);
+		break;
+	case 14:
+		ask->result = sw_qp_count(ask->window, &ask->key, ask->value.words[0]);
+		break;
+	case 15:
+		ask->result = sw_qp_sum(ask->window, &ask->key, &ask->value.words[0]);
 		break;
 	default:
 		ask->result = -EINVAL;

@@ -197,13 +197,21 @@ fn user_space_writes_values_of_a_size_that_is_known_at_run_time() {
     against_a_tree_by(&arena, "three", 254, sized, |n| bytes(&[n, !n, 7]));
     let sized = |builder: ProgramMapBuilder<Bytes>| builder.value_bytes(64);
     against_a_tree_by(&arena, "eight", 40, sized, |n| bytes(&[n; 8]));
-    for size in [0, 7, 12, 72, usize::MAX] {
+    let sized = |builder: ProgramMapBuilder<Bytes>| builder.value_bytes(72);
+    against_a_tree_by(&arena, "nine", 254, sized, |n| {
+        bytes(&[n, 2, 3, 4, 5, 6, 7, 8, !n])
+    });
+    let sized = |builder: ProgramMapBuilder<Bytes>| builder.value_bytes(4096);
+    against_a_tree_by(&arena, "longest", 40, sized, |n| {
+        bytes(&std::array::from_fn::<u64, 512, _>(|i| n + i as u64))
+    });
+    for size in [0, 7, 12, 4104, usize::MAX] {
         let builder = ProgramMap::<Bytes>::builder(&arena, "none").value_bytes(size);
         match builder.build() {
             Err(Error::Setting { what, why }) => {
                 assert_eq!(
                     (what, why),
-                    ("value_bytes", format!("8, 16 … 64, not {size}"))
+                    ("value_bytes", format!("8, 16 … 4096, not {size}"))
                 );
             }
             other => panic!("{size}: {other:?}"),
@@ -252,7 +260,7 @@ fn an_heir_that_does_not_know_the_values() {
         map.leave();
         let window = arena.window(&name, Kind::KernelQp).unwrap();
         let at = (window.at + header::root_at(header::VALUE_BYTES)) as u64;
-        for wrong in [0, 7, 72, u64::MAX] {
+        for wrong in [0, 7, 4104, u64::MAX] {
             poke.words(at, &[wrong]);
             let refused = ProgramMap::<Bytes>::adopt(&arena, &name);
             assert!(matches!(refused, Err(Error::Value { .. })), "{refused:?}");

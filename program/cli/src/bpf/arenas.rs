@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use sapwood_bpf::{BpfArena, Bytes, Error as BpfError, Pinned, WindowInfo};
+use sapwood_bpf::{BpfArena, Bytes, CheckedReader, Error as BpfError, Pinned, WindowInfo};
 use serde_json::json;
 
 use crate::cli::bpf::{DumpArgs, ListArgs, PinArgs, VerifyArgs};
@@ -112,7 +112,7 @@ pub fn dump(args: &DumpArgs) -> Outcome {
     let arena = BpfArena::open(&args.map.arena)?;
     let reader = arena.reader::<Bytes>(&args.map.map)?;
     let form = args.map.form();
-    let text = reader.value_bytes()?.is_none();
+    let shown = Shown::of(&reader)?;
     let mut out = Output::lines(args.map.json);
     out.form = form;
     let prefix = match &args.prefix {
@@ -130,21 +130,45 @@ pub fn dump(args: &DumpArgs) -> Outcome {
         Err(_) => true,
     });
     for entry in wanted.take(limit) {
-        let (key, Bytes(value)) = entry?;
-        show_value(&mut out, &key, &value, text)?;
+        let (key, value) = entry?;
+        show_value(&mut out, &key, &value, shown)?;
     }
     out.flush()?;
     Ok(Answer::Yes)
 }
 
-/// Prints an entry. A value of eight bytes is a number; a byte string is text, if `text` and if it
-/// is UTF-8; others are hexadecimal digits.
+/// How the values of a map are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// A byte string, as text if it is UTF-8.
+    Text,
+    /// Eight bytes as a number, others as hexadecimal digits.
+    Plain,
+    /// A count for each processor, as their sum.
+    Sum,
+}
+
+impl Shown {
+    pub(super) fn of(reader: &CheckedReader<Bytes>) -> Result<Shown, Error> {
+        Ok(match reader.value_bytes()? {
+            None => Shown::Text,
+            Some(_) if reader.source().is_per_processor()? => Shown::Sum,
+            Some(_) => Shown::Plain,
+        })
+    }
+}
+
+/// Prints an entry.
 pub(super) fn show_value(
     out: &mut Output,
     key: &[u8],
-    value: &[u8],
-    text: bool,
+    value: &Bytes,
+    shown: Shown,
 ) -> Result<(), Error> {
+    if shown == Shown::Sum {
+        return out.entry(key, &value.sum());
+    }
+    let (value, text) = (value.0.as_slice(), shown == Shown::Text);
     if let (false, Ok(word)) = (text, <[u8; 8]>::try_from(value)) {
         return out.entry(key, &u64::from_ne_bytes(word));
     }

@@ -12,7 +12,7 @@ use sapwood_bpf::{
 };
 use serde_json::json;
 
-use super::arenas::{show_value, show_window};
+use super::arenas::{Shown, show_value, show_window};
 use super::owner::as_owner;
 use crate::cli::bpf::{CreateArgs, DropArgs, GetArgs, MapKind, SetArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
@@ -132,6 +132,7 @@ fn create_in(arena: &BpfArena, args: &CreateArgs) -> Result<WindowInfo, Error> {
             (args.mean_key.is_some(), "--mean-key"),
             (args.grow, "--grow"),
             (args.lru, "--lru"),
+            (args.per_processor, "--per-processor"),
         ] {
             if given {
                 let what = format!("{option} is for maps that programs write (--kind program)");
@@ -182,7 +183,8 @@ fn create_user<V: ?Sized + WindowValue>(
 fn create_program(arena: &BpfArena, args: &CreateArgs, bytes: usize) -> Result<WindowInfo, Error> {
     let mut builder = ProgramMap::<Bytes>::builder(arena, &args.name)
         .bytes(bytes)
-        .value_bytes(args.value_bytes.unwrap_or(8));
+        .value_bytes(args.value_bytes.unwrap_or(8))
+        .per_processor(args.per_processor);
     if let Some(most) = args.max_entries {
         builder = builder.max_entries(most);
     }
@@ -221,7 +223,7 @@ pub fn get(args: &GetArgs) -> Outcome {
     sapwood_bpf::check()?;
     let arena = BpfArena::open(&args.map.arena)?;
     let reader = arena.reader::<Bytes>(&args.map.map)?;
-    let text = reader.value_bytes()?.is_none();
+    let shown = Shown::of(&reader)?;
     let mut out = Output::lines(args.map.json);
     out.form = args.map.form();
     let mut answer = Answer::Yes;
@@ -232,7 +234,7 @@ pub fn get(args: &GetArgs) -> Outcome {
             Err(what) => return Ok(Err(what)),
         };
         match reader.get(&key)? {
-            Some(Bytes(value)) => show_value(out, &key, &value, text)?,
+            Some(value) => show_value(out, &key, &value, shown)?,
             None => {
                 answer = Answer::No;
                 let shown = String::from_utf8_lossy(&out.form.show(&key).map_err(Error::Usage)?)
@@ -277,25 +279,26 @@ pub fn set(args: &SetArgs) -> Outcome {
             ));
         }
     };
-    change(&args.map, &[given], args.strict, |text, size| {
+    change(&args.map, &[given], args.strict, |text, size, shown| {
         let Some(tab) = text.iter().rposition(|byte| *byte == b'\t') else {
             return Err("a line has a key, a tab and a value".to_owned());
         };
         let key = form.parse(&text[..tab])?.into_owned();
-        Ok((key, Some(value_of(&text[tab + 1..], size)?)))
+        Ok((key, Some(value_of(&text[tab + 1..], size, shown)?)))
     })
 }
 
 /// `delete`: removes entries.
 pub fn delete(args: &GetArgs) -> Outcome {
     let form = args.map.form();
-    change(&args.map, &args.keys, args.strict, |text, _| {
+    change(&args.map, &args.keys, args.strict, |text, _, _| {
         Ok((form.parse(text)?.into_owned(), None))
     })
 }
 
-/// The bytes of a value in text, of this many bytes; `None` for byte strings.
-fn value_of(text: &[u8], size: Option<usize>) -> Result<Vec<u8>, String> {
+/// The bytes of a value in text, of this many bytes; `None` for byte strings. Where values are sums,
+/// one number is the count of the first processor.
+fn value_of(text: &[u8], size: Option<usize>, shown: Shown) -> Result<Vec<u8>, String> {
     let Some(size) = size else {
         return Ok(text.to_vec());
     };
@@ -304,7 +307,10 @@ fn value_of(text: &[u8], size: Option<usize>) -> Result<Vec<u8>, String> {
         return unhex(text).map_err(|_| format!("\"{shown}\" has other than hexadecimal digits"));
     }
     let text = std::str::from_utf8(text).map_err(|_| format!("\"{shown}\" is no number"))?;
-    let words: Vec<u64> = text.split(',').map(number).collect::<Result<_, _>>()?;
+    let mut words: Vec<u64> = text.split(',').map(number).collect::<Result<_, _>>()?;
+    if shown == Shown::Sum && words.len() == 1 {
+        words.resize(size / 8, 0);
+    }
     if words.len() * 8 != size {
         let wanted = size / 8;
         let given = words.len();
@@ -325,19 +331,19 @@ fn change(
     map: &crate::cli::bpf::MapArgs,
     given: &[impl AsRef<OsStr>],
     strict: bool,
-    parse: impl Fn(&[u8], Option<usize>) -> Result<Change, String>,
+    parse: impl Fn(&[u8], Option<usize>, Shown) -> Result<Change, String>,
 ) -> Outcome {
     sapwood_bpf::check()?;
     let arena = BpfArena::open(&map.arena)?;
     let reader = arena.reader::<Bytes>(&map.map)?;
-    let size = reader.value_bytes()?;
+    let (size, shown) = (reader.value_bytes()?, Shown::of(&reader)?);
     let mut out = Output::lines(map.json);
     out.form = map.form();
     let mut changes = Vec::new();
     let given = given.iter().map(AsRef::as_ref);
     let read = each(given, &batch(strict), &mut out, |_, record, _| {
         Ok(match record {
-            Record::Whole(text) => parse(text, size).map(|change| changes.push(change)),
+            Record::Whole(text) => parse(text, size, shown).map(|change| changes.push(change)),
             Record::TooLong(bytes) => Err(too_long(bytes)),
         })
     });

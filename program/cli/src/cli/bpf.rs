@@ -657,7 +657,8 @@ pub struct CreateArgs {
     /// Who writes the map, and what its values are.
     #[arg(long, value_enum)]
     pub kind: MapKind,
-    /// The bytes of a value, 8 to 64, whole words; 8 by default.
+    /// The bytes of a value, whole words: 8 to 64, or to 4,096 if programs write the map; 8 by
+    /// default.
     #[arg(long, value_name = "N")]
     pub value_bytes: Option<usize>,
     /// The most entries, if programs write the map; 65,536 by default.
@@ -680,6 +681,9 @@ pub struct CreateArgs {
     /// The milliseconds without use after which an entry of a map with --lru is gone.
     #[arg(long, value_name = "MS", requires = "lru")]
     pub max_idle: Option<u64>,
+    /// Count for each processor, if programs write the map: "get" and "dump" show the sums.
+    #[arg(long, conflicts_with = "value_bytes")]
+    pub per_processor: bool,
     /// Give the map an index, for lookups of whole keys.
     #[arg(long)]
     pub index: bool,

@@ -132,7 +132,7 @@ fn maps_are_made_asked_changed_and_removed() {
         .complains("No such file");
     map("create ARENA seen --kind program --value-bytes 12 --arena-bytes 64M")
         .code(2)
-        .complains("value_bytes: 8, 16 … 64, not 12");
+        .complains("value_bytes: 8, 16 … 4096, not 12");
     map("create ARENA seen --kind plain --value-bytes 72 --arena-bytes 64M")
         .code(2)
         .complains("to 64 bytes, not 72");
@@ -254,6 +254,33 @@ fn maps_are_made_asked_changed_and_removed() {
         .code(0)
         .out("recent: 2 entries, sound\n");
     map("drop ARENA recent").code(0);
+    // Long values are shown as digits; counts for each processor as their sums.
+    map("create ARENA long --kind program --bytes 8M --value-bytes 4096 --max-entries 9").code(0);
+    let digits = format!("{}01", "00".repeat(4095));
+    map(&format!("set ARENA long a {digits}")).code(0);
+    map("get ARENA long a")
+        .code(0)
+        .out(format!("a\t{digits}\n"));
+    map(&format!("set ARENA long b {}", "1,".repeat(511)))
+        .code(2)
+        .complains("is no number");
+    map("set ARENA long b 1")
+        .code(2)
+        .complains("values are 512 numbers with commas between, or 8192 hexadecimal digits");
+    map("drop ARENA long").code(0);
+    map("create ARENA counts --kind program --per-processor --bytes 8M --max-entries 9").code(0);
+    map("set ARENA counts a 7").code(0);
+    map("get ARENA counts a").code(0).out("a\t7\n");
+    map("dump ARENA counts --json")
+        .code(0)
+        .out("{\"key\":\"a\",\"value\":7}\n");
+    map("drop ARENA counts").code(0);
+    map("create ARENA some --kind program --per-processor --value-bytes 16")
+        .code(2)
+        .complains("cannot be used with");
+    map("create ARENA some --kind names --per-processor")
+        .code(2)
+        .complains("--per-processor is for");
     map("create ARENA some --kind names --grow")
         .code(2)
         .complains("--grow is for");

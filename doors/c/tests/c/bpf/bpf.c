@@ -141,7 +141,7 @@ static void options_are_checked(sapwood_bpf_arena *arena)
 	map_options.size = sizeof map_options;
 	map_options.value_bytes = 12;
 	IS(sapwood_bpf_map_create(arena, "x", &map_options, &map), -EINVAL);
-	map_options.value_bytes = 72;
+	map_options.value_bytes = 4104;
 	IS(sapwood_bpf_map_create(arena, "x", &map_options, &map), -EINVAL);
 	map_options.value_bytes = 8;
 	map_options.longest_key = 5000;
@@ -310,6 +310,56 @@ static void entries_leave(sapwood_bpf_arena *arena)
 	IS(sapwood_bpf_map_create(arena, "recent", &options, &map), -ENOSPC);
 	options.flags = SAPWOOD_BPF_GROW;
 	IS(sapwood_bpf_map_create(arena, "recent", &options, &map), 0);
+	sapwood_bpf_map_free(map);
+}
+
+/* Values of 4,096 bytes, and counts for each processor. */
+static void long_values(sapwood_bpf_arena *arena)
+{
+	sapwood_bpf_map_options options = {sizeof options, 8 << 20, 100, 0, 4096, 0, 0, 0, 0, 0};
+	static uint64_t words[512], found[512];
+	sapwood_bpf_map *map = NULL;
+	sapwood_bpf_reader *reader = NULL;
+	uint64_t sum = 0;
+	unsigned i;
+
+	for (i = 0; i < 512; i++)
+		words[i] = i;
+	options.flags = SAPWOOD_BPF_WRITES;
+	IS(sapwood_bpf_map_create(arena, "long", &options, &map), 0);
+	IS(sapwood_bpf_map_insert(map, key_of(1), 6, words), 0);
+	IS(sapwood_bpf_map_value_bytes(map), 4096);
+	IS(sapwood_bpf_map_get(map, key_of(1), 6, found), 0);
+	CHECK(!memcmp(words, found, sizeof words));
+	IS(sapwood_bpf_map_sum(map, key_of(1), 6, &sum), -EINVAL);
+	said("one value for all processors");
+	IS(sapwood_bpf_reader_open(arena, "long", &reader), 0);
+	IS(sapwood_bpf_reader_sum(reader, key_of(1), 6, &sum), -EINVAL);
+	said("one value for all processors");
+	sapwood_bpf_reader_free(reader);
+	sapwood_bpf_map_free(map);
+
+	options.flags |= SAPWOOD_BPF_PER_PROCESSOR;
+	IS(sapwood_bpf_map_create(arena, "counts", &options, &map), -EINVAL);
+	said("per_processor");
+	options.value_bytes = 0;
+	IS(sapwood_bpf_map_create(arena, "counts", &options, &map), 0);
+	memset(words, 0, sizeof words);
+	words[0] = 7;
+	words[sapwood_bpf_map_value_bytes(map) / 8 - 1] += 5;
+	IS(sapwood_bpf_map_insert(map, key_of(1), 6, words), 0);
+	IS(sapwood_bpf_reader_open(arena, "counts", &reader), 0);
+	IS(sapwood_bpf_reader_sum(reader, key_of(1), 6, &sum), 0);
+	CHECK(sum == 12);
+	IS(sapwood_bpf_reader_sum(reader, key_of(2), 6, &sum), -ENOENT);
+	words[0] = 9;
+	words[sapwood_bpf_map_value_bytes(map) / 8 - 1] = 0;
+	IS(sapwood_bpf_map_insert(map, key_of(1), 6, words), 0);
+	IS(sapwood_bpf_map_sum(map, key_of(1), 6, &sum), 0);
+	CHECK(sum == 9);
+	IS(sapwood_bpf_map_sum(map, key_of(2), 6, &sum), -ENOENT);
+	IS(sapwood_bpf_map_sum(map, key_of(1), 6, NULL), -EINVAL);
+	sapwood_bpf_reader_free(reader);
 	sapwood_bpf_map_free(map);
 }
 
@@ -754,6 +804,7 @@ int main(int argc, char **argv)
 	programs_write(arena, SAPWOOD_INDEX);
 	programs_write(arena, SAPWOOD_BPF_TRIE);
 	entries_leave(arena);
+	long_values(arena);
 	words_are_exchanged(arena);
 	words_are_shared(arena);
 	objects(arena);

@@ -107,6 +107,8 @@
 #define SW_KQP_LANES 1436u
 #define SW_KQP_USES 1440u
 #define SW_KQP_IDLE 1444u
+#define SW_KQP_ROOMS 1448u
+#define SW_KQP_EACH 1452u
 #define SW_KQP_USES_BYTES 64u
 #define SW_KQP_TICK 20u
 #define SW_KQP_RINGS 4096u
@@ -116,9 +118,9 @@
 #define SW_KQP_RING_KEPT 8u
 #define SW_KQP_RING_USER 12u
 #define SW_KQP_RING_PROGRAMS 64u
-#define SW_KQP_CLASSES 100u
-#define SW_KQP_SLABS 100u
-#define SW_KQP_CHUNKS 101u
+#define SW_KQP_CLASSES 102u
+#define SW_KQP_SLABS 102u
+#define SW_KQP_CHUNKS 103u
 #define SW_KQP_CHUNK_UNITS 128u
 #define SW_KQP_LANES_AT 20480u
 #define SW_KQP_LANE_BYTES 8192u
@@ -142,10 +144,11 @@
 #define SW_KQP_SLAB_UNITS 4096u
 #define SW_KQP_EXACT 40u
 #define SW_KQP_LEAST 2u
-#define SW_KQP_MARGIN 576u
+#define SW_KQP_MARGIN 1600u
 #define SW_KQP_INDEX 1u
 #define SW_KQP_TRIE 2u
-#define SW_KQP_VALUE_MAX 64u
+#define SW_KQP_VALUE_MAX 4096u
+#define SW_KQP_VALUE_SHORT 64u
 #define SW_GROUPS_GROUPS 0u
 #define SW_GROUPS_LINKS 4u
 #define SW_GROUPS_LINKS_AT 8u

@@ -130,7 +130,7 @@ SW_INLINE __u64 sw_less(__u64 a, __u64 b)
  * The number of labels in a word that are not greater than a byte, times `each`, which is 1 or 4.
  * `others` is the number of bits of the word, from the highest on, that are padding or cells.
  */
-SW_INLINE __u64 sw_qp_count(__u64 word, __u64 byte, __u64 others, __u64 each)
+SW_INLINE __u64 sw_qp_not_greater(__u64 word, __u64 byte, __u64 others, __u64 each)
 {
 	__u64 all = byte * SW_ONES, low;
 
@@ -148,7 +148,7 @@ SW_INLINE __u64 sw_qp_count_8(sw_at node, __u32 header, __u64 byte, __u64 each)
 	/* Eight times the number of labels that the word lacks: 7 less the lower bits of the count. */
 	__u64 others = (header >> (SW_QP_HEAD_COUNT_AT - 3) & 7 * 8) ^ 7 * 8;
 
-	return sw_qp_count(sw_u64_of(node, SW_QP_LABELS_AT), byte, others, each);
+	return sw_qp_not_greater(sw_u64_of(node, SW_QP_LABELS_AT), byte, others, each);
 }
 
 /* The same for a branch with 9 to 32 labels. */
@@ -166,7 +166,7 @@ SW_INLINE __u64 sw_qp_count_32(sw_at node, __u32 header, __u64 byte, __u64 each)
 	eight *= 8;
 	/* The number of labels that the word lacks, which is 0 unless it is the last word. */
 	others = (eight + 8 - labels) & -sw_less(labels, eight + 8);
-	return eight * each + sw_qp_count(sw_u64_of(node + eight, SW_QP_LABELS_AT), byte,
+	return eight * each + sw_qp_not_greater(sw_u64_of(node + eight, SW_QP_LABELS_AT), byte,
 					  (others & 7) * 8, each);
 }
 

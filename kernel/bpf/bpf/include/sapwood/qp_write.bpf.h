@@ -37,9 +37,12 @@
 /* For sw_kqp_index_meet: the entry is gone, and is not replaced. */
 #define SW_GONE 3
 
-/* A value of up to eight words; a map uses as many as its values have. */
+/*
+ * A value of up to eight words; a map uses as many as its values have. Longer values:
+ * qp_write_value.bpf.h.
+ */
 struct sw_qp_value {
-	__u64 words[SW_KQP_VALUE_MAX / 8];
+	__u64 words[SW_KQP_VALUE_SHORT / 8];
 };
 
 /* The answers of sw_kqp_seek besides an offset: the key is there, or the trie is empty. */
@@ -106,14 +109,63 @@ SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
 		sw_set_u64(at, words[0]);
 }
 
-/* Writes the leaf of a key, with the value in the scratch, into its block. */
+/* Copies words, eight at a time. */
+SW_INLINE void sw_kqp_copy_words(sw_at from, sw_at to, __u32 words)
+{
+	__u32 left;
+
+	for (left = words; left >= 8 && sw_can_loop; left -= 8) {
+		sw_set_u64(to, sw_u64(from));
+		sw_set_u64(to + 8, sw_u64_of(from, 8));
+		sw_set_u64(to + 16, sw_u64_of(from, 16));
+		sw_set_u64(to + 24, sw_u64_of(from, 24));
+		sw_set_u64(to + 32, sw_u64_of(from, 32));
+		sw_set_u64(to + 40, sw_u64_of(from, 40));
+		sw_set_u64(to + 48, sw_u64_of(from, 48));
+		sw_set_u64(to + 56, sw_u64_of(from, 56));
+		from += 64;
+		to += 64;
+	}
+	for (; left && sw_can_loop; left--) {
+		sw_set_u64(to, sw_u64(from));
+		from += 8;
+		to += 8;
+	}
+}
+
+/*
+ * Writes a value of more than SW_KQP_VALUE_SHORT bytes to a leaf: the words that the scratch has
+ * the place of; or, without a place, one word and zeros.
+ */
+SW_GLOBAL int sw_kqp_put_value(__u64 lane, __u64 leaf)
+{
+	__u32 words = sw_kqp_value_bytes(sw_kqp_window(lane)) / 8;
+	sw_at from = sw_kqp_get(lane, SW_KQP_FROM);
+
+	if (from) {
+		sw_kqp_copy_words(from, leaf, words);
+		return 0;
+	}
+	sw_set_u64(leaf, sw_kqp_get(lane, SW_KQP_VALUE));
+	for (; words > 1 && sw_can_loop; words--) {
+		leaf += 8;
+		sw_set_u64(leaf, 0);
+	}
+	return 0;
+}
+
+/* Writes the leaf of a key, with its value, into its block. */
 SW_GLOBAL int sw_kqp_write_leaf(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_kqp_window(lane), leaf = sw_ref(window, sw_kqp_noted(lane, SW_KQP_LEAF));
 	__u32 bytes = sw_kqp_value_bytes(window), i;
 
-	for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
-		sw_set_u64(leaf + i, sw_kqp_get(lane, SW_KQP_VALUE + i));
+	if (bytes > SW_KQP_VALUE_SHORT) {
+		sw_kqp_put_value(lane, leaf);
+	} else {
+		for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
+			sw_set_u64(leaf + i, sw_kqp_get(lane, SW_KQP_VALUE + i));
+	}
 	if (sw_key_is_long(key))
 		sw_kqp_put_long(leaf + bytes, key);
 	else
@@ -738,7 +790,8 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
 		return result;
 	lane = result;
 	sw_kqp_set(lane, SW_KQP_VALUE, value);
-	for (i = sw_zero() + 8; i < SW_KQP_VALUE_MAX && sw_can_loop; i += 8)
+	sw_kqp_set(lane, SW_KQP_FROM, 0);
+	for (i = sw_zero() + 8; i < sw_kqp_value_bytes(window) && i < SW_KQP_VALUE_SHORT && sw_can_loop; i += 8)
 		sw_kqp_set(lane, SW_KQP_VALUE + i, 0);
 	return sw_kqp_insert(lane, key);
 }
@@ -749,6 +802,8 @@ SW_GLOBAL long sw_qp_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u6
  *
  *     struct sw_qp_value value = { .words = { bytes, packets } };
  *     long error = sw_qp_insert_value(FLOWS, &key, &value, SW_ANY);
+ *
+ * -EINVAL also in a map of longer values: see sw_qp_set_bytes.
  */
 SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL,
 				  const struct sw_qp_value *value SW_NONNULL, __u64 flags)
@@ -756,7 +811,7 @@ SW_GLOBAL long sw_qp_insert_value(__u32 map, const struct sw_key *key SW_NONNULL
 	sw_at window = sw_kqp_open(map, key), lane;
 	long result;
 
-	if (!window || flags > SW_EXIST)
+	if (!window || flags > SW_EXIST || sw_kqp_value_bytes(window) > SW_KQP_VALUE_SHORT)
 		return -EINVAL;
 	result = sw_kqp_claim(map, sw_kqp_hash(window, key), flags);
 	if (result < 0)

@@ -70,7 +70,8 @@ enum sw_kqp_scratch {
 	SW_KQP_BOTH = 296, /* the cells of two neighbours that are joined, packed */
 	SW_KQP_OLDEST = 304, /* of the entries that were compared, the age of the oldest one, */
 	SW_KQP_BEST = 312, /* and the distance of its bucket from the home */
-	SW_KQP_PATH = 320, /* the path to a leaf: two words for each branch, and two more; a ring */
+	SW_KQP_FROM = 320, /* the place of a long value's words, or 0: SW_KQP_VALUE, then zeros */
+	SW_KQP_PATH = 336, /* the path to a leaf: two words for each branch, and two more; a ring */
 };
 
 /* The branches of a path that are kept: the lowest ones. */
@@ -129,9 +130,10 @@ SW_INLINE __s64 sw_kqp_limit(__u32 map, __u64 begin)
 	return sw_u64(entry + SW_WINDOW_LEN) / 8 - begin - SW_KQP_MARGIN;
 }
 
+/* The bytes of a value; in a damaged window, too, less than 2 * SW_KQP_VALUE_MAX. */
 SW_INLINE __u32 sw_kqp_value_bytes(sw_at window)
 {
-	return sw_u32(window + SW_QP_VALUE_BYTES) & 0x78;
+	return sw_u32(window + SW_QP_VALUE_BYTES) & (2 * SW_KQP_VALUE_MAX - 8);
 }
 
 #ifdef __bpf__
@@ -467,7 +469,7 @@ SW_GLOBAL long sw_kqp_refill(__u64 lane, __u32 class, __u32 need, __u32 keep)
 	sw_at ring, stock = sw_kqp_stock(lane, class);
 	__u32 count, more, have, try;
 
-	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX)
+	if (sw_u32(stock) > SW_KQP_STOCK_MAX || need > SW_KQP_STOCK_MAX || class >= SW_KQP_CLASSES)
 		return -EUCLEAN;
 	/* Values are noted, or read again where they are needed: the stack is short. */
 	sw_kqp_set(lane, SW_KQP_NEED, need - sw_u32(stock));
