@@ -290,8 +290,8 @@ pub fn delete(args: &GetArgs) -> Outcome {
     })
 }
 
-/// The bytes of a value in text, of this many bytes; `None` for byte strings. Where values are sums,
-/// one number is the count of the first processor.
+/// The bytes of a value in text, of this many bytes; `None` for byte strings. Where values are
+/// sums, one number is the count of the first processor.
 fn value_of(text: &[u8], size: Option<usize>, show: Shown) -> Result<Vec<u8>, String> {
     let Some(size) = size else {
         return Ok(text.to_vec());
