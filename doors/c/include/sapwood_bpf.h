@@ -443,8 +443,8 @@ int sapwood_bpf_reader_get(const sapwood_bpf_reader *reader, const void *key, si
 			   void *value, size_t room, size_t *value_len);
 
 /*
- * Stores the sum of a key's counts on all processors, in a map that programs write and that was
- * made with SAPWOOD_BPF_PER_PROCESSOR; -EINVAL in others. -ENOENT.
+ * Stores the sum of a key's counts on all processors, in a map that programs write and that
+ * was made with SAPWOOD_BPF_PER_PROCESSOR; -EINVAL in others. -ENOENT.
  */
 int sapwood_bpf_reader_sum(const sapwood_bpf_reader *reader, const void *key, size_t key_len,
 			   uint64_t *sum);

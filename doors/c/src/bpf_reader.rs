@@ -134,8 +134,8 @@ c_api!(
         copy_out(found, value, room)
     }
 
-    /// Stores the sum of a key's counts on all processors, in a map that programs write and that was
-    /// made with SAPWOOD_BPF_PER_PROCESSOR; -EINVAL in others. -ENOENT.
+    /// Stores the sum of a key's counts on all processors, in a map that programs write and that
+    /// was made with SAPWOOD_BPF_PER_PROCESSOR; -EINVAL in others. -ENOENT.
     fn sapwood_bpf_reader_sum(
         reader: *const sapwood_bpf_reader,
         key: *const c_void,

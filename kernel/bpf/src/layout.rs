@@ -243,7 +243,7 @@ pub mod program_map {
         STOCK_BYTES: usize = 32;
         /// The most blocks in a stock.
         STOCK_MAX: usize = 7;
-        /// The most units of a slab.
+        /// The most units of a slab, unless leaves are large.
         SLAB_UNITS: usize = 4096;
         /// The largest block whose class has blocks of no other size, in units. Blocks of each
         /// class above it have 8 units more.

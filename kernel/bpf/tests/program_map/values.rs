@@ -186,6 +186,7 @@ fn values_of_all_lengths() {
                 let mut rng = fastrand::Rng::with_seed(size as u64 + i as u64);
                 let map = with(ProgramMap::<Bytes>::builder(&arena, &name), parts)
                     .value_bytes(size)
+                    .grow(size == 1000)
                     .max_entries(700)
                     .bytes(16 << 20)
                     .build()

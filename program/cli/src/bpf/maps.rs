@@ -296,9 +296,9 @@ pub fn delete(args: &GetArgs) -> Outcome {
     })
 }
 
-/// The bytes of a value in text, of this many bytes; `None` for byte strings. Where values are sums,
-/// one number is the count of the first processor.
-fn value_of(text: &[u8], size: Option<usize>, shown: Shown) -> Result<Vec<u8>, String> {
+/// The bytes of a value in text, of this many bytes; `None` for byte strings. Where values are
+/// sums, one number is the count of the first processor.
+fn value_of(text: &[u8], size: Option<usize>, show: Shown) -> Result<Vec<u8>, String> {
     let Some(size) = size else {
         return Ok(text.to_vec());
     };
@@ -308,7 +308,7 @@ fn value_of(text: &[u8], size: Option<usize>, shown: Shown) -> Result<Vec<u8>, S
     }
     let text = std::str::from_utf8(text).map_err(|_| format!("\"{shown}\" is no number"))?;
     let mut words: Vec<u64> = text.split(',').map(number).collect::<Result<_, _>>()?;
-    if shown == Shown::Sum && words.len() == 1 {
+    if show == Shown::Sum && words.len() == 1 {
         words.resize(size / 8, 0);
     }
     if words.len() * 8 != size {

@@ -263,7 +263,7 @@ fn maps_are_made_asked_changed_and_removed() {
         .out(format!("a\t{digits}\n"));
     map(&format!("set ARENA long b {}", "1,".repeat(511)))
         .code(2)
-        .complains("is no number");
+        .complains("is not a number, decimal or 0x");
     map("set ARENA long b 1")
         .code(2)
         .complains("values are 512 numbers with commas between, or 8192 hexadecimal digits");

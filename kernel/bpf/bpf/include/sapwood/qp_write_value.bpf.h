@@ -7,7 +7,7 @@
  *     error = sw_qp_update_with(FLOWS, &key, add_packet, &packet);
  *     error = sw_qp_count(SOURCES, &key, 1);
  *
- * The loader refuses sleepable programs that call functions of this file, except sw_qp_sum.
+ * The loader refuses sleepable programs that call these functions; they may call sw_qp_sum.
  */
 #ifndef SAPWOOD_QP_WRITE_VALUE_BPF_H
 #define SAPWOOD_QP_WRITE_VALUE_BPF_H
@@ -285,6 +285,29 @@ SW_INLINE sw_at sw_kqp_own_word(sw_at window, sw_at value)
 	return at < sw_kqp_value_bytes(window) ? value + at : value;
 }
 
+/* Adds to the count at a place that a lookup returned: 0, -ENOENT, or the lookup's error. */
+SW_GLOBAL long sw_kqp_add_own(__u32 map, __s64 found, __u64 more)
+{
+	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
+
+	if (window)
+		found = sw_kqp_checked(map, window, found);
+	if (!window || found <= 0)
+		return found < 0 ? found : -ENOENT;
+	sw_add_u64(sw_kqp_own_word(window, found), more);
+	return 0;
+}
+
+/* How the entries of a map are found: by sw_qp_use (1), by sw_qp_lookup (0); or an error. */
+SW_GLOBAL long sw_kqp_way(__u32 map, const struct sw_key *key SW_NONNULL)
+{
+	sw_at window = sw_kqp_open(map, key);
+
+	if (!window)
+		return -EINVAL;
+	return sw_kqp_each(window) ? !!sw_u32(window + SW_KQP_USES) : -EOPNOTSUPP;
+}
+
 /*
  * Adds to the count of a key on this processor, in a map that counts for each processor
  * (ProgramMapBuilder::per_processor). An absent key is inserted. Each processor has a word of its
@@ -299,22 +322,16 @@ SW_INLINE sw_at sw_kqp_own_word(sw_at window, sw_at value)
  */
 SW_GLOBAL long sw_qp_count(__u32 map, const struct sw_key *key SW_NONNULL, __u64 more)
 {
-	sw_at window = sw_kqp_open(map, key);
 	__u32 left;
 	long result;
 
-	if (!window)
-		return -EINVAL;
-	if (!sw_kqp_each(window))
-		return -EOPNOTSUPP;
 	for (left = sw_zero() + SW_KQP_ATTEMPTS; left && sw_can_loop; left--) {
-		result = sw_u32(window + SW_KQP_USES) ? sw_qp_use(map, key) : sw_qp_lookup(map, key);
-		result = sw_kqp_checked(map, window, result);
-		if (result > 0) {
-			sw_add_u64(sw_kqp_own_word(window, result), more);
-			return 0;
-		}
-		if (result && result != -ENOENT)
+		result = sw_kqp_way(map, key);
+		if (result < 0)
+			return result;
+		result = result ? sw_qp_use(map, key) : sw_qp_lookup(map, key);
+		result = sw_kqp_add_own(map, result, more);
+		if (result != -ENOENT)
 			return result;
 		result = sw_qp_insert(map, key, 0, SW_NOEXIST);
 		if (result && result != -EEXIST)
