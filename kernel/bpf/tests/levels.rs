@@ -37,6 +37,7 @@ const REFUSED: [(&str, &[&str]); 1] = [(
         "bits",
         "bits_storm",
         "count-execs",
+        "doorbell",
         "first",
         "frames",
         "interrupt",
