@@ -52,7 +52,7 @@ cfg_if::cfg_if! {
         pub use groups::{GroupMap, GroupMapBuilder};
         pub use sapwood::route::GroupMember;
         pub use program_map::{
-            ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
+            Doorbell, ProgramMap, ProgramMapBuilder, ProgramMapDrops, ProgramMapMemory, ProgramMapService, ProgramMapShape,
             Serviced, Taken, Write, WriteError, Written,
         };
         pub use loader::{Loader, Programs};

@@ -3,6 +3,7 @@
 use sapwood_format::header;
 use std::fmt;
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -21,6 +22,7 @@ mod accounts;
 mod adopt;
 mod blocks;
 mod builder;
+mod doorbell;
 mod owner;
 mod plan;
 mod read;
@@ -36,6 +38,7 @@ use writes::Writer;
 
 pub use accounts::{ProgramMapDrops, ProgramMapMemory, ProgramMapShape, Serviced};
 pub use builder::ProgramMapBuilder;
+pub use doorbell::Doorbell;
 pub use writes::{Taken, Write, WriteError, Written};
 
 /// The most attempts to take the first entry, while others take it each time.
@@ -440,6 +443,7 @@ impl<V> ProgramMap<V> {
             .map_err(|error| Error::io("starting a thread", error))?;
         Ok(ProgramMapService {
             ends,
+            wake: None,
             thread: Some(thread),
         })
     }
@@ -587,6 +591,8 @@ impl<V> fmt::Debug for ProgramMap<V> {
 #[derive(Debug)]
 pub struct ProgramMapService {
     ends: Arc<AtomicBool>,
+    /// Ends the rest of a thread that waits for a doorbell.
+    wake: Option<Arc<OwnedFd>>,
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -601,6 +607,10 @@ impl ProgramMapService {
 
     fn end(&mut self) -> Option<Result<(), Error>> {
         self.ends.store(true, Ordering::Release);
+        if let Some(wake) = &self.wake {
+            // It can only fail when the event is set already.
+            let _ = rustix::io::write(wake, &1u64.to_ne_bytes());
+        }
         let thread = self.thread.take()?;
         thread.thread().unpark();
         thread.join().ok()

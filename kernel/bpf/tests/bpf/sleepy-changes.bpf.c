@@ -4,10 +4,10 @@
 #include "sapwood/qp_write_sleepable.bpf.h"
 #include "sapwood/qp_first.bpf.h"
 #include "sapwood/qp_write_more.bpf.h"
+#include "sleep.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static __u64 (*const ktime)(void) = (void *)5;
 static __u64 (*const pid_tgid)(void) = (void *)14;
 static long (*const copy_from_user)(void *to, __u32 bytes, const void *from) = (void *)148;
@@ -168,4 +168,17 @@ int sw_counts(void *ctx)
 	if (place > 0)
 		sw_fetch_add_u64(place, word);
 	return 0;
+}
+
+/* Removes an entry, and sleeps on the value that it had. */
+SEC("syscall")
+int sw_sleep(void *ctx)
+{
+	__u32 zero = 0;
+	struct sleeper *ask = map_lookup(&sleepers, &zero);
+
+	if (!ask)
+		return 1;
+	sw_use_arena();
+	return sleep_on(ask, sw_qp_take(ask->window, &ask->key));
 }

@@ -6,102 +6,22 @@
 #include <linux/bpf.h>
 #include "sapwood/qp.bpf.h"
 #include "sapwood/qp_walk.bpf.h"
+#include "sleep.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const copy_from_user)(void *to, __u32 bytes, const void *from) = (void *)148;
-static long (*const sys_bpf)(__u32 command, void *attributes, __u32 bytes) = (void *)166;
-static long (*const repeat)(__u32 rounds, void *step, void *context, __u64 flags) = (void *)181;
-
-/* The question and the answer. */
-struct ask {
-	__u32 window;
-	__u32 rounds;
-	__u64 words; /* the place of two words: the program has begun to sleep; it may go on */
-	__u64 user; /* in user space: the bytes of a key, and their number */
-	__u32 bytes;
-	__u32 runs;
-	__s64 result;
-	__u64 changes;
-	__u64 sleeps;
-	__u64 value;
-	struct sw_key key;
-	/* A change of a map of maps: the kernel sleeps for a grace period of RCU. */
-	struct {
-		__u32 map;
-		__u32 unused;
-		__u64 key;
-		__u64 value;
-		__u64 flags;
-	} update;
-	__u32 zero;
-	__u32 inner;
-};
-
-struct {
-	int (*type)[2]; /* BPF_MAP_TYPE_ARRAY */
-	__u32 *key;
-	struct ask *value;
-	int (*max_entries)[1];
-} asks SEC(".maps");
-
-struct inner {
-	int (*type)[2];
-	__u32 *key;
-	__u32 *value;
-	int (*max_entries)[1];
-} inner SEC(".maps");
-
-struct {
-	int (*type)[12]; /* BPF_MAP_TYPE_ARRAY_OF_MAPS */
-	__u32 *key;
-	int (*max_entries)[1];
-	struct inner *values[];
-} outer SEC(".maps");
-
-struct round {
-	struct ask *ask;
-	__u64 words;
-};
-
-/* Sleeps once, unless the program may go on. */
-static long sleep_once(__u32 i, struct round *round)
-{
-	struct ask *ask = round->ask;
-
-	if (sw_u64(round->words + 8))
-		return 1;
-	ask->sleeps++;
-	return sys_bpf(BPF_MAP_UPDATE_ELEM, &ask->update, sizeof(ask->update)) != 0;
-}
 
 SEC("syscall")
 int sw_sleep(void *ctx)
 {
 	__u32 zero = 0;
-	struct ask *ask = map_lookup(&asks, &zero);
-	struct round round;
-	__u64 value, text;
-	long found;
+	struct sleeper *ask = map_lookup(&sleepers, &zero);
 
 	if (!ask)
 		return 1;
 	sw_use_arena();
-	found = sw_qp_lookup(ask->window, &ask->key);
-	ask->result = found;
-	if (found <= 0)
-		return 0;
-	value = sw_u64(found);
-	text = sw_u64(found + 8);
-	ask->update.key = (unsigned long)&ask->zero;
-	ask->update.value = (unsigned long)&ask->inner;
-	round.ask = ask;
-	round.words = ask->words;
-	sw_set_u64(ask->words, 1);
-	repeat(ask->rounds, sleep_once, &round, 0);
-	ask->changes = (sw_u64(found) != value) + (sw_u64(found + 8) != text);
-	return 0;
+	return sleep_on(ask, sw_qp_lookup(ask->window, &ask->key));
 }
 
 /* Looks up a key of user space, and the key behind it in order. */
@@ -109,7 +29,7 @@ SEC("uprobe.s")
 int sw_probe(void *ctx)
 {
 	__u32 zero = 0;
-	struct ask *ask = map_lookup(&asks, &zero);
+	struct sleeper *ask = map_lookup(&sleepers, &zero);
 	__u32 bytes;
 	long found;
 

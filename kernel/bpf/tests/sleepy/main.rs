@@ -42,11 +42,13 @@ fn put(data: &mut [u8], at: usize, bytes: &[u8]) {
 }
 
 fn set(programs: &Programs, ask: &[u8]) {
-    programs.update("asks", &0u32.to_ne_bytes(), ask).unwrap();
+    programs
+        .update("sleepers", &0u32.to_ne_bytes(), ask)
+        .unwrap();
 }
 
 fn get(programs: &Programs) -> Vec<u8> {
-    let asks = programs.map("asks").unwrap();
+    let asks = programs.map("sleepers").unwrap();
     let found = asks.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap();
     found.expect("the question")
 }
@@ -124,11 +126,10 @@ impl Changes for ProgramMap<u64> {
     }
 }
 
-/// Removes `NAME`, and uses free memory again for some time. Returns the number of the insertions.
+/// Uses free memory again for some time. Returns the number of the insertions.
 fn churn(names: &impl Changes, long: Duration) -> u64 {
     let began = Instant::now();
     let mut i = 1;
-    names.take(NAME);
     while began.elapsed() < long {
         for other in [b"kez".as_slice(), b"kex", b"kew"] {
             names.put(other, i << 8);
@@ -150,7 +151,8 @@ impl Drop for GoesOn<'_> {
     }
 }
 
-/// A program sleeps after its lookup while the writer removes the entry and goes on. Returns
+/// A program sleeps after its lookup while the writer removes the entry and goes on; or after it
+/// has removed the entry itself, if it `takes`. Returns
 /// whether a grace period that began meanwhile ended before the program did, and how many of the
 /// two words of the entry had changed at the end.
 fn sleeps_while_removed(
@@ -158,6 +160,7 @@ fn sleeps_while_removed(
     names: &impl Changes,
     words: &Words,
     grace: &KernelGrace,
+    takes: bool,
 ) -> (bool, u64) {
     names.put(NAME, 1);
     words.set(0, 0);
@@ -168,6 +171,9 @@ fn sleeps_while_removed(
         let program = scope.spawn(|| sleep(programs, window, words.window().at));
         asleep(words);
         let token = grace.start();
+        if !takes {
+            names.take(NAME);
+        }
         let insertions = churn(names, LONG);
         let ended = grace.elapsed(token);
         drop(goes_on);
@@ -200,7 +206,7 @@ fn memory_stays(way: Way) {
     let words = Words::create(&arena, "words", 2).unwrap();
     arena.allow_sleepable().unwrap();
     let programs = Loader::open(&arena, SLEEPY).unwrap().load().unwrap();
-    let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace);
+    let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace, false);
     assert!(!ended, "a grace period did not wait for a sleeping program");
     assert_eq!(changes, 0, "the entry stayed while the program slept");
     assert!(grace.name().ends_with("sleepable programs)"));
@@ -221,8 +227,8 @@ fn memory_stays_beside_membarrier() {
     memory_stays(Way::Membarrier);
 }
 
-#[test]
-fn memory_of_program_maps_stays() {
+/// In a map that programs write, by programs that look up, or take.
+fn memory_of_program_maps(object: &[u8], takes: bool) {
     if skipped() {
         return;
     }
@@ -238,9 +244,19 @@ fn memory_of_program_maps_stays() {
         .user_writes()
         .build()
         .unwrap();
-    let programs = Loader::open(&arena, SLEEPY).unwrap().load().unwrap();
-    let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace);
+    let programs = Loader::open(&arena, object).unwrap().load().unwrap();
+    let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace, takes);
     assert!(!ended && changes == 0);
+}
+
+#[test]
+fn memory_of_program_maps_stays() {
+    memory_of_program_maps(SLEEPY, false);
+}
+
+#[test]
+fn what_a_sleeping_program_took_stays() {
+    memory_of_program_maps(writes::CHANGES, true);
 }
 
 #[test]
@@ -469,6 +485,7 @@ fn another_process_allows_sleepable_programs() {
     asleep(&words);
     assert!(arena.allows_sleepable());
     let token = grace.start();
+    names.take(NAME);
     churn(&names, LONG);
     assert!(!grace.elapsed(token));
     words.set(1, 1);
@@ -529,7 +546,7 @@ fn child_process() {
                 .allow_sleepable("sw_sleep")
                 .allow_sleepable("sw_probe");
             let programs = loader.load().unwrap();
-            let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace);
+            let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace, false);
             println!("changed {}, ended {ended}", changes > 0);
         }
         "inherit" => {
@@ -542,7 +559,7 @@ fn child_process() {
             assert_eq!(names.get(NAME), Some(1));
             let words = Words::create(&arena, "heir", 2).unwrap();
             let programs = Loader::open(&arena, SLEEPY).unwrap().load().unwrap();
-            let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace);
+            let (ended, changes) = sleeps_while_removed(&programs, &names, &words, &grace, false);
             println!("changed {}, ended {ended}", changes > 0);
         }
         other => panic!("{other}"),

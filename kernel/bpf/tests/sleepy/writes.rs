@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 use crate::c_library;
 use crate::kernel::{Answers, load, pin, short, skipped};
 
-const CHANGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sleepy-changes.bpf.o"));
+pub const CHANGES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sleepy-changes.bpf.o"));
 
 /// `struct ask` of the program.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable)]
