@@ -39,7 +39,7 @@ fn spoil(
         Where::Header => &[
             (64, 112),
             (k::ROOT_LOCK, k::MAX),
-            (k::LANES_AT, k::LANES_AT + k::LANE_SCRATCH + 256),
+            (k::LANES_AT, k::LANES_AT + k::LANE_SCRATCH + 320),
             (k::LANES_AT + k::LANE_STOCK, k::LANES_AT + k::LANE_BYTES),
         ],
         Where::All => &[(64, 112), (k::ROOT_LOCK, k::MAX), (k::RINGS, frontier)],
