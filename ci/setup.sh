@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the missing tools of `make test` (argument `test`), or of `make check` (`check`), or of
 # both: system packages (as root; otherwise named), components of Rust's toolchains, Go; for the
-# checks also Miri, the oldest Rust, cargo-fuzz, cargo-deny; after the first release
-# cargo-semver-checks.
+# checks also Miri, the oldest Rust, more versions of clang, cargo-fuzz, cargo-deny; after the first
+# release cargo-semver-checks.
 . "$(dirname "$0")/lib.sh"
 
 ci/packages.sh "$@"
@@ -42,6 +42,19 @@ fi
 
 rustup target list --installed | grep -qx "$BARE" || run rustup target add "$BARE" ||
     say "The target $BARE cannot be installed here: the core is not built for it."
+
+# More versions of clang, of PyPI.
+clang_install() { # entry of CLANGS
+    local to=$TARGET/clangs/${1%=*} env=$TARGET/clangs/env
+    rm -rf "$to"
+    [ -x "$env/bin/pip" ] || run python3 -m venv "$env" || return 1
+    run "$env/bin/pip" install -q --disable-pip-version-check --no-cache-dir --only-binary :all: --no-deps \
+        --target "$to" "ziglang==${1#*=}"
+}
+for one in $CLANGS; do
+    clang_of "$one" >/dev/null || clang_install "$one" ||
+        say "Clang ${one%=*} cannot be installed here: heavy.sh compiles without it."
+done
 
 # The tools are compiled fast, without optimization.
 tool() {

@@ -41,7 +41,7 @@ fn spoil(
             (64, 112),
             (k::ROOT_LOCK, k::MAX),
             (k::USES, k::EACH + 4),
-            (k::LANES_AT, k::LANES_AT + k::LANE_SCRATCH + 256),
+            (k::LANES_AT, k::LANES_AT + k::LANE_SCRATCH + 336),
             (k::LANES_AT + k::LANE_STOCK, k::LANES_AT + k::LANE_BYTES),
         ],
         Where::All => &[

@@ -45,6 +45,8 @@ typedef __u64 sw_at;
 
 #ifndef __BPF_FEATURE_ADDR_SPACE_CAST
 #error "arenas need clang 19 or newer, and -mcpu=v4"
+#elif __BPF_CPU_VERSION__ < 4
+#error "arenas need -mcpu=v4"
 #endif
 
 #ifndef SEC
@@ -264,11 +266,15 @@ SW_INLINE void sw_set_u8(sw_at at, __u8 value)
 #define sw_acquire_u32_of(at, bytes) sw_acquire_u32((at) + (bytes))
 #endif
 
-/* The same without the old value: one instruction each. */
+/*
+ * The same without the old value: one instruction each. If the order were stronger than relaxed,
+ * clang 20 and newer would fetch the old value all the same. The kernel refuses that for bits in
+ * the arena.
+ */
 #ifdef __bpf__
-#define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 SW_ARENA *)(unsigned long)(at), more))
-#define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 SW_ARENA *)(unsigned long)(at), bits))
-#define sw_and_u64(at, bits) ((void)__sync_fetch_and_and((__u64 SW_ARENA *)(unsigned long)(at), bits))
+#define sw_add_u64(at, more) ((void)__atomic_fetch_add(SW_PTR(__u64, at), more, __ATOMIC_RELAXED))
+#define sw_or_u64(at, bits) ((void)__atomic_fetch_or(SW_PTR(__u64, at), bits, __ATOMIC_RELAXED))
+#define sw_and_u64(at, bits) ((void)__atomic_fetch_and(SW_PTR(__u64, at), bits, __ATOMIC_RELAXED))
 #else
 #define sw_add_u64(at, more) ((void)__sync_fetch_and_add((__u64 *)sw_inside(at, 8), more))
 #define sw_or_u64(at, bits) ((void)__sync_fetch_and_or((__u64 *)sw_inside(at, 8), bits))

@@ -20,8 +20,9 @@
  * Bytes that lie in the arena already need no copy: see sw_key_long.
  *
  * A struct sw_key takes 256 of the 512 bytes that the stacks of a program and of the functions
- * which it calls have together. A program that the verifier refuses for its stack keeps the key in
- * the value of a BPF_MAP_TYPE_PERCPU_ARRAY.
+ * which it calls have together. A lookup, an insertion or a removal has room beside it: see "The
+ * budget of the stack" in docs/bpf.md. A program that the verifier refuses for its stack keeps the
+ * key in the value of a BPF_MAP_TYPE_PERCPU_ARRAY.
  *
  * All functions here return 0 or an error: -E2BIG when the key has more than SW_KEY_MAX bytes;
  * -EINVAL when it is long and there is no room; -ELOOP; or the kernel's error for the bytes, such

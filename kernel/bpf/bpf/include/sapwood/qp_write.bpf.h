@@ -362,7 +362,7 @@ SW_INLINE long sw_kqp_insert_trie(sw_at lane, const struct sw_key *key)
  */
 SW_GLOBAL long sw_kqp_index_known(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
-	long found = sw_kqp_index_find(lane, key, sw_kqp_get(lane, SW_KQP_HASH));
+	long found = sw_kqp_index_find(lane, key);
 	sw_at window = sw_kqp_window(lane);
 
 	if (found > 0) {
@@ -844,7 +844,7 @@ SW_INLINE long sw_kqp_out(__u32 map, const struct sw_key *key)
 		return sw_kqp_result(lane, sw_kqp_remove_index(lane, key));
 	result = 1;
 	if (sw_u32(sw_kqp_window(lane) + SW_KQP_PARTS) & SW_KQP_INDEX)
-		result = sw_kqp_index_find(lane, key, sw_kqp_get(lane, SW_KQP_HASH));
+		result = sw_kqp_index_find(lane, key);
 	if (result > 0 || result == -ENODATA)
 		result = sw_kqp_remove_trie(lane, key);
 	if (result > 0) {

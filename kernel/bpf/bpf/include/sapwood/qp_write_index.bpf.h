@@ -56,7 +56,7 @@ SW_GLOBAL int sw_kqp_is_key(__u64 leaf, __u32 value_bytes, const struct sw_key *
  * Finds a key in the index, and records its slot in the scratch: the place of its leaf; -ENOENT;
  * -ENODATA when the key may be in the trie alone; -ELOOP; -EUCLEAN.
  */
-SW_GLOBAL long sw_kqp_index_find(__u64 lane, const struct sw_key *key SW_NONNULL, __u64 hash)
+SW_GLOBAL long sw_kqp_index_find(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window, bucket, leaf;
 	__u32 from = sw_zero();
@@ -64,7 +64,8 @@ SW_GLOBAL long sw_kqp_index_find(__u64 lane, const struct sw_key *key SW_NONNULL
 
 	while (sw_can_loop) {
 		window = sw_kqp_window(lane);
-		found = sw_qp_candidate(window, sw_ref(window, sw_u32(window + SW_QP_TABLE)), hash, from);
+		found = sw_ref(window, sw_u32(window + SW_QP_TABLE));
+		found = sw_qp_candidate(window, found, sw_kqp_get(lane, SW_KQP_HASH), from);
 		/* There is one table. */
 		if (found <= 0)
 			return found && found != -EAGAIN ? found : -EUCLEAN;
@@ -74,7 +75,7 @@ SW_GLOBAL long sw_kqp_index_find(__u64 lane, const struct sw_key *key SW_NONNULL
 		leaf = sw_qp_node(window, (__u32)found);
 		if (!sw_kqp_is_key(leaf, sw_kqp_value_bytes(window), key))
 			continue;
-		bucket = sw_kqp_bucket(lane, hash, (from - 1) >> 6);
+		bucket = sw_kqp_bucket(lane, sw_kqp_get(lane, SW_KQP_HASH), (from - 1) >> 6);
 		if (!bucket)
 			return -EUCLEAN;
 		sw_kqp_set(lane, SW_KQP_BUCKET, bucket);
@@ -104,7 +105,7 @@ SW_INLINE long sw_kqp_index_hold(sw_at lane, const struct sw_key *key)
 
 	if (error)
 		return error;
-	found = sw_kqp_index_find(lane, key, sw_kqp_get(lane, SW_KQP_HASH));
+	found = sw_kqp_index_find(lane, key);
 	if (found > 0 && sw_kqp_get(lane, SW_KQP_FAR)) {
 		error = sw_kqp_hold_bucket(lane, SW_KQP_BEHIND, sw_kqp_get(lane, SW_KQP_BUCKET));
 		if (error)

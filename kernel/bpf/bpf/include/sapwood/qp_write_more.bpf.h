@@ -16,13 +16,17 @@
 #define SW_KQP_ATTEMPTS 8
 
 /* A place that a lookup returned; -EUCLEAN if no value can lie there, in a damaged window. */
-SW_INLINE long sw_kqp_checked(__u32 map, sw_at window, long place)
+SW_INLINE long sw_kqp_checked(__u32 map, long place)
 {
-	__u64 begin = sw_kqp_begin(window);
-	__s64 limit = sw_kqp_limit(map, begin);
+	sw_at window;
+	__u64 begin;
+	__s64 limit;
 
 	if (place <= 0)
 		return place;
+	window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
+	begin = sw_kqp_begin(window);
+	limit = sw_kqp_limit(map, begin);
 	return limit > 0 && (place - window) / 8 - begin < (__u64)limit ? place : -EUCLEAN;
 }
 
@@ -43,7 +47,7 @@ SW_GLOBAL long sw_qp_compare_exchange(__u32 map, const struct sw_key *key SW_NON
 
 	if (!window || sw_kqp_value_bytes(window) != 8)
 		return -EINVAL;
-	place = sw_kqp_checked(map, window, sw_qp_lookup(map, key));
+	place = sw_kqp_checked(map, sw_qp_lookup(map, key));
 	if (place <= 0)
 		return place;
 	seen = sw_cmpxchg_u64(place, wanted, value);
@@ -58,16 +62,15 @@ SW_GLOBAL long sw_qp_compare_exchange(__u32 map, const struct sw_key *key SW_NON
  */
 SW_GLOBAL long sw_qp_get_or_insert(__u32 map, const struct sw_key *key SW_NONNULL, __u64 value)
 {
-	sw_at window = sw_kqp_open(map, key);
 	__u32 left;
 	long result;
 
-	if (!window)
+	if (!sw_kqp_open(map, key))
 		return -EINVAL;
 	for (left = sw_zero() + SW_KQP_ATTEMPTS; left && sw_can_loop; left--) {
 		result = sw_qp_lookup(map, key);
 		if (result != -ENOENT)
-			return sw_kqp_checked(map, window, result);
+			return sw_kqp_checked(map, result);
 		result = sw_qp_insert(map, key, value, SW_NOEXIST);
 		if (result && result != -EEXIST)
 			return result;

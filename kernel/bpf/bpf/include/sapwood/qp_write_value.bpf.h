@@ -12,6 +12,10 @@
 #ifndef SAPWOOD_QP_WRITE_VALUE_BPF_H
 #define SAPWOOD_QP_WRITE_VALUE_BPF_H
 
+#ifdef SAPWOOD_QP_WRITE_SLEEPABLE_BPF_H
+#error "programs that may sleep cannot call qp_write_value.bpf.h: give the others an object of their own"
+#endif
+
 #include "qp_write_more.bpf.h"
 
 /*
