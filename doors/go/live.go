@@ -1,6 +1,7 @@
 package sapwood
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // live is the directory of a live map (docs/live.md), whose writer is another process.
@@ -112,9 +114,32 @@ func openLive(path string, kinds ...uint64) (*live, error) {
 	return l, nil
 }
 
+// The time between two looks for a map that is not there yet.
+const waitPause = 2 * time.Millisecond
+
+// WaitForMap waits until a directory has a live map, for readers that come before the map's writer.
+// It looks every two milliseconds, and reads nothing of the map.
+//
+// Errors: that of the context, when it is done first, beside ErrNotYet; those of the system, such as
+// fs.ErrPermission.
+func WaitForMap(ctx context.Context, path string) error {
+	// A map is there whole or not at all, and control comes last.
+	for control := filepath.Join(path, "control"); ; {
+		_, err := os.Stat(control)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w: %w", path, ErrNotYet, ctx.Err())
+		case <-time.After(waitPause):
+		}
+	}
+}
+
 func (l *live) file(name string) string { return filepath.Join(l.path, name) }
 
-// parts is the number of parts that a structure has.
+// partsOf is the number of parts that a structure has.
 func partsOf(kind uint64) int {
 	switch kind {
 	case liveFib:

@@ -5,6 +5,7 @@ package sapwood
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -182,7 +183,17 @@ func TestLiveNames(t *testing.T) {
 	folder := liveFolder(t)
 	_, err := OpenNames(folder)
 	wants(t, err, ErrNotYet)
+	short, end := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer end()
+	err = WaitForMap(short, filepath.Join(folder, "map"))
+	wants(t, err, ErrNotYet)
+	wants(t, err, context.DeadlineExceeded)
+	there := make(chan error, 1)
+	go func() { there <- WaitForMap(context.Background(), filepath.Join(folder, "map")) }()
 	s := serve(t, folder, "names", "ash\t1\nelm\t2\n")
+	if err := <-there; err != nil {
+		t.Fatal(err)
+	}
 	m := names4(t, s.live)
 	_, err = OpenRoutes(s.live)
 	wants(t, err, ErrKind)
@@ -589,6 +600,12 @@ func TestLiveRoutes(t *testing.T) {
 		if err := r.Verify(); err != nil {
 			t.Fatal(err)
 		}
+		i, addresses := 0, benchAddresses(table)
+		allocateNothing(t, "Lookup", func() {
+			if i++; len(addresses) > 0 {
+				_, _, _, _ = r.Lookup(addresses[i%len(addresses)])
+			}
+		})
 		for round := range 40 {
 			for net, hop := range routesOf(random, 3) {
 				s.do(fmt.Sprintf("add %v %s-%d", net, hop, round))

@@ -613,6 +613,11 @@ func TestProgramNames(t *testing.T) {
 				t.Fatalf("%s of %d: %+v %d %d, not %+v %d %d", name, size, got, above, star, wanted, ancestor, wildcard)
 			}
 		}
+		i, room := 0, make([]byte, 0, 64)
+		allocateNothing(t, "AppendClosest", func() {
+			i++
+			_, _, _ = m.AppendClosest(room, asked[i%len(asked)])
+		})
 	}
 }
 
@@ -755,6 +760,20 @@ func TestProgramRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		compareRoutes(t, random, r, table, 3000)
+		i, addresses := 0, benchAddresses(table)
+		allocateNothing(t, "Lookup", func() {
+			if i++; len(addresses) > 0 {
+				_, _, _, _ = r.Lookup(addresses[i%len(addresses)])
+			}
+		})
+	}
+}
+
+// allocateNothing checks that calls allocate nothing, whatever they are about.
+func allocateNothing(t testing.TB, what string, ask func()) {
+	t.Helper()
+	if n := testing.AllocsPerRun(500, ask); n != 0 {
+		t.Errorf("%s: %v allocations", what, n)
 	}
 }
 
@@ -889,4 +908,34 @@ func TestLookupsAllocateNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations", what, allocations)
 		}
 	}
+}
+
+// go test -fuzz FuzzDNSNames: a name and its key say the same, and keys sort as names do.
+func FuzzDNSNames(f *testing.F) {
+	for _, name := range []string{"www.Example.org.", ".", `a\.b.\001\000`, strings.Repeat("x.", 127)} {
+		f.Add(name, "example.org")
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		key, err := DNSKey(a)
+		if err != nil {
+			wants(t, err, ErrName)
+			return
+		}
+		text, err := DNSName(key)
+		if err != nil {
+			t.Fatal(a, err)
+		}
+		again, err := DNSKey(text)
+		if !bytes.Equal(again, key) || err != nil || len(key) > DNSKeyMax {
+			t.Fatalf("%q: %q, %q, %v", a, text, again, err)
+		}
+		other, err := DNSKey(b)
+		if err != nil || len(key) == 0 || len(other) == 0 {
+			return
+		}
+		// A name below another one has its key, and more.
+		if below, err := DNSKey(text + "." + b); err == nil && !bytes.HasPrefix(below, other) {
+			t.Fatalf("%q is not below %q", below, other)
+		}
+	})
 }
