@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The reader in Go: its form, and its tests, by the Go that is here and by the oldest one, and with
-# the race detector. It answers as the kept vectors say, and as Rust says of maps of all kinds, which
-# are damaged, too; it reads a pinned arena beside its writer, the saved files of all languages, and
+# the race detector. It answers as the kept vectors say, and as Rust says of maps of all kinds, also
+# of damaged ones; it reads a pinned arena beside its writer, the saved files of all languages, and
 # live maps whose servers and readers are killed. The examples run: a program in the kernel that the
 # program loads and Go attaches, a plugin of CoreDNS, a million addresses. FUZZ_SECONDS is how long
 # each fuzz target runs.
