@@ -192,7 +192,7 @@ func TestLiveNames(t *testing.T) {
 	_, err = OpenRoutes(s.live)
 	wants(t, err, ErrKind)
 	if !strings.HasSuffix(err.Error(), "another structure: a store, not a table of routes or a table of IPv4 routes "+
-		"or a table of IPv6 routes") {
+		"or a table of IPv6 routes or a table of routes with groups") {
 		t.Error(err)
 	}
 	_, err = OpenRanges(s.live)

@@ -2,12 +2,15 @@ package sapwood
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -161,6 +164,11 @@ func TestLiveRanges(t *testing.T) {
 	}
 }
 
+// sortedMembers puts the members of a group in the order of their numbers: theirs is that of hashes.
+func sortedMembers(text string) string {
+	return strings.ReplaceAll(text, "8 weight 3, 7 weight 1", "7 weight 1, 8 weight 3")
+}
+
 // Maps of the kinds that the program does not serve.
 func TestOtherLiveMaps(t *testing.T) {
 	path := os.Getenv("SAPWOOD_LIVE_WRITER")
@@ -180,6 +188,82 @@ func TestOtherLiveMaps(t *testing.T) {
 			value, found, err := m.Get([]byte("elder"))
 			if string(value) != "2" || !found || err != nil {
 				t.Error(value, found, err)
+			}
+		},
+		"points": func(folder string) {
+			m := names4(t, folder)
+			if got, found := numberOfKey(t, m, "ash"); got != 1 || !found {
+				t.Error(got, found)
+			}
+			_, _, _, err := m.First()
+			wants(t, err, ErrNoOrder)
+			_, err = m.Closest("a.b")
+			wants(t, err, ErrNoOrder)
+			all := map[string]bool{}
+			walk := m.All()
+			for key := range walk.All() {
+				all[string(key)] = true
+			}
+			if len(all) != 4 || walk.Err() != nil {
+				t.Error(all, walk.Err())
+			}
+		},
+		"routes-of-numbers": func(folder string) {
+			r := routes4(t, folder)
+			wanted := "0.0.0.0/0 1\n10.0.0.0/8 18446744073709551615\n::/0 2\n2001:db8::1/128 3\n"
+			if got := allRoutes(t, r); got != wanted {
+				t.Error(got)
+			}
+			hop, net, found, err := r.Lookup(netip.MustParseAddr("10.1.2.3"))
+			if hop.Number != 1<<64-1 || net.String() != "10.0.0.0/8" || !found || err != nil {
+				t.Error(hop, net, found, err)
+			}
+		},
+		"routes-of-ipv4": func(folder string) {
+			r := routes4(t, folder)
+			if got := allRoutes(t, r); got != "10.0.0.0/8 0x010000000200000003000000\n" {
+				t.Error(got)
+			}
+			if _, _, found, err := r.Lookup(netip.MustParseAddr("::1")); found || err != nil {
+				t.Error(found, err)
+			}
+		},
+		"routes-of-groups": func(folder string) {
+			r := routes4(t, folder)
+			wanted := "10.0.0.0/8 7 weight 1, 8 weight 3\n10.1.0.0/16 9\n2001:db8::/32 7 weight 1, 8 weight 3\n"
+			if got := allRoutes(t, r); sortedMembers(got) != wanted {
+				t.Error(got)
+			}
+			hop, net, found, err := r.Lookup(netip.MustParseAddr("10.2.3.4"))
+			if hop.Kind != HopGroup || len(hop.Members) != 2 || net.Bits() != 8 || !found || err != nil {
+				t.Error(hop, net, found, err)
+			}
+			hop, net, found, err = r.Lookup(netip.MustParseAddr("10.1.3.4"))
+			if hop.Kind != HopNumber || hop.Number != 9 || net.Bits() != 16 || !found || err != nil {
+				t.Error(hop, net, found, err)
+			}
+		},
+		"ranges-of-words": func(folder string) {
+			r := ranges4(t, folder)
+			if n, err := r.Len(); n != 1000 || err != nil || r.ValueBytes() != 24 {
+				t.Error(n, err, r.ValueBytes())
+			}
+			i := uint64(0)
+			walk := r.All()
+			for span, value := range walk.All() {
+				wanted := binary.LittleEndian.AppendUint64(nil, i)
+				wanted = binary.LittleEndian.AppendUint64(wanted, 2*i)
+				wanted = binary.LittleEndian.AppendUint64(wanted, 3*i)
+				if span != (Span{10 * i, 10*i + 4}) || !bytes.Equal(value, wanted) {
+					t.Fatal(span, value)
+				}
+				i++
+			}
+			if i != 1000 || walk.Err() != nil {
+				t.Error(i, walk.Err())
+			}
+			if _, _, found, err := r.Get(5005); found || err != nil {
+				t.Error(found, err)
 			}
 		},
 		"ranges-of-texts": func(folder string) {
