@@ -35,7 +35,7 @@ func openLiveRoutes(path string) (*Routes, error) {
 		return nil
 	})
 	if err == nil && size == 4 && l.now.kind != liveRoutes {
-		t.texts, err = openTexts(path)
+		t.texts, err = openTexts(l)
 	}
 	if err != nil {
 		_ = l.close()
@@ -73,8 +73,8 @@ func (l *liveTable) close() error {
 // seconds, so the next attempt finds another number.
 const textTries = 100
 
-// group appends the bytes of the group whose number is a value. A number has its group until a grace
-// period after the last prefix has left it, and so for the whole visit.
+// group appends the bytes of the group whose number is a value. A number has its group until a
+// grace period after the last prefix has left it, and so for the whole visit.
 func (l *liveTable) group(to []byte, v visit, value []byte) ([]byte, *trouble) {
 	seen := l.groups.Load()
 	n, found, t := nodesOf(v.parts.words[2], false, seen)
@@ -129,7 +129,7 @@ func groupOf(b []byte) (Hop, bool) {
 
 // hop is what a value says; false when its text has gone, so that the prefix has to be looked up
 // again.
-func (l *liveTable) hop(value []byte, kind uint64) (Hop, bool, error) {
+func (l *liveTable) hop(value []byte, kind, place uint64) (Hop, bool, error) {
 	if kind == liveRoutes {
 		hop, known := groupOf(value)
 		if !known {
@@ -140,7 +140,7 @@ func (l *liveTable) hop(value []byte, kind uint64) (Hop, bool, error) {
 	if l.texts == nil {
 		return hopOf(value), true, nil
 	}
-	text, found, err := l.texts.text(binary.LittleEndian.Uint32(value))
+	text, found, err := l.texts.text(binary.LittleEndian.Uint32(value), place)
 	return Hop{Kind: HopName, Text: text}, found, err
 }
 
@@ -148,11 +148,11 @@ func (l *liveTable) covering(address netip.Addr, length int) (Hop, int, bool, er
 	a, width := addressOf(address)
 	for range textTries {
 		var room [8]byte
-		value, found, kind, err := l.value(room[:0], a, width, length)
+		value, found, kind, place, err := l.value(room[:0], a, width, length)
 		if err != nil || found < 0 {
 			return Hop{}, 0, false, err
 		}
-		if hop, known, err := l.hop(value, kind); known || err != nil {
+		if hop, known, err := l.hop(value, kind, place); known || err != nil {
 			return hop, found, err == nil, err
 		}
 	}
@@ -160,15 +160,17 @@ func (l *liveTable) covering(address netip.Addr, length int) (Hop, int, bool, er
 }
 
 // value appends the value of the longest prefix that covers the first bits of an address, or its
-// group, and says how long the prefix is, and of which kind the map is; -1 when there is none.
-func (l *liveTable) value(to []byte, a address, width, most int) (with []byte, length int, kind uint64, err error) {
+// group, and says how long the prefix is (-1 when there is none), of which kind the map is, and its
+// place.
+func (l *liveTable) value(to []byte, a address, width, most int) (with []byte, length int,
+	kind, place uint64, err error) {
 	v, err := l.enter()
 	if err != nil {
-		return to, -1, 0, err
+		return to, -1, 0, 0, err
 	}
 	defer func() { err = left(l.live, v, recover(), err) }()
 	for count := (attempts{}); ; {
-		with, length, kind := to, -1, v.parts.of.kind
+		with, length, kind, place := to, -1, v.parts.of.kind, l.placeOf(v.parts.state)
 		f, there, t := v.fib(width)
 		if t == nil && there {
 			with, length, t = f.covering(to, a, most)
@@ -177,10 +179,10 @@ func (l *liveTable) value(to []byte, a address, width, most int) (with []byte, l
 			with, t = l.group(nil, v, with[len(to):])
 		}
 		if v, t = l.renew(v, t); t == nil {
-			return with, length, kind, nil
+			return with, length, kind, place, nil
 		}
 		if count.areOver(t) {
-			return to, -1, 0, t.of(l.path)
+			return to, -1, 0, 0, t.of(l.path)
 		}
 	}
 }
@@ -217,6 +219,7 @@ type liveWalk struct {
 	ready   []fibEntry
 	of      int
 	kind    uint64
+	place   uint64
 	given   fibEntry
 	givenOf int
 }
@@ -240,7 +243,7 @@ func (w *liveWalk) more(v visit) *trouble {
 			for len(all) > 0 && w.givenOf == w.width && all[0].compare(w.given) <= 0 {
 				all = all[1:]
 			}
-			w.kind = v.parts.of.kind
+			w.kind, w.place = v.parts.of.kind, w.placeOf(v.parts.state)
 			for i := range all {
 				if w.kind != liveRoutes {
 					break
@@ -283,7 +286,7 @@ func (w *liveWalk) next() (netip.Prefix, Hop, bool, error) {
 		w.given, w.givenOf = w.ready[0], w.of
 		w.ready = w.ready[1:]
 		net := netip.PrefixFrom(w.given.a.addr(w.of), w.given.length)
-		hop, known, err := w.hop(w.given.value, w.kind)
+		hop, known, err := w.hop(w.given.value, w.kind, w.place)
 		if known || err != nil {
 			return net, hop, err == nil, err
 		}

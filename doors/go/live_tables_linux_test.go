@@ -60,6 +60,47 @@ func TestLiveRoutes(t *testing.T) {
 	}
 }
 
+// Tables and maps that are made anew have texts of their own, whose numbers stood for others
+// before.
+func TestLiveTextsOfNewMaps(t *testing.T) {
+	folder := liveFolder(t)
+	at := netip.MustParseAddr("10.1.2.3")
+	var r *Routes
+	for round := range 6 {
+		table := fmt.Sprintf("10.0.0.0/8 hop-%d\n11.0.0.0/8 other\n", round)
+		s := serve(t, folder, "routes", table, "--remove")
+		if r == nil {
+			r = routes4(t, s.live)
+		}
+		if round%2 == 0 {
+			hop, _, found, err := r.Lookup(at)
+			if hop.Text != fmt.Sprint("hop-", round) || !found || err != nil {
+				t.Fatal(round, hop, found, err)
+			}
+		}
+		if got := allRoutes(t, r); got != table {
+			t.Fatal(round, got)
+		}
+		s.quit()
+	}
+	_, _, _, err := r.Lookup(at)
+	wants(t, err, ErrRemoved)
+	var spans *Ranges
+	for round := range 4 {
+		folder := filepath.Join(folder, "ranges")
+		_ = os.Mkdir(folder, 0o755)
+		s := serve(t, folder, "ranges", fmt.Sprintf("5 9 text-%d\n20 29 other\n", round), "--remove")
+		if spans == nil {
+			spans = ranges4(t, s.live)
+		}
+		text, _, found, err := spans.Get(7)
+		if string(text) != fmt.Sprint("text-", round) || !found || err != nil {
+			t.Fatal(round, text, found, err)
+		}
+		s.quit()
+	}
+}
+
 // Next hops that come and go: an answer is the text that a prefix had, or has.
 func TestLiveTextsComeAndGo(t *testing.T) {
 	s := serve(t, liveFolder(t), "routes", "10.0.0.0/8 hop-0\n")
@@ -164,7 +205,8 @@ func TestLiveRanges(t *testing.T) {
 	}
 }
 
-// sortedMembers puts the members of a group in the order of their numbers: theirs is that of hashes.
+// sortedMembers puts the members of a group in the order of their numbers: theirs is that of
+// hashes.
 func sortedMembers(text string) string {
 	return strings.ReplaceAll(text, "8 weight 3, 7 weight 1", "7 weight 1, 8 weight 3")
 }
