@@ -95,7 +95,7 @@ func TestDamagedLiveMaps(t *testing.T) {
 				}
 			}
 		}
-		for range rounds(t, 60) {
+		for range rounds(t, 60) / 3 {
 			restore()
 			open := func() (m *Names, r *Routes, ranges *Ranges) {
 				var err error

@@ -42,39 +42,51 @@ func built(t testing.TB, text string, arguments ...string) string {
 	return path
 }
 
-// zoneOf is what a list has around a name, found by looking at all names.
-func zoneOf(list map[string]uint64, name string) (c Closest, ancestor, wildcard uint64) {
-	above := func(name string) []string {
-		all := []string{}
-		for rest := name; rest != "."; {
-			all = append(all, rest)
-			if _, after, more := strings.Cut(rest, "."); more {
-				rest = after
-			} else {
-				rest = "."
-			}
+// zone is a list of names, which is searched name by name.
+type zone struct {
+	list   map[string]uint64
+	exists map[string]bool
+}
+
+// namesAbove are a name and the names above it, the longest first.
+func namesAbove(name string) []string {
+	all := []string{}
+	for rest := name; rest != "."; {
+		all = append(all, rest)
+		if _, after, more := strings.Cut(rest, "."); more {
+			rest = after
+		} else {
+			rest = "."
 		}
-		return append(all, ".")
 	}
-	exists := map[string]bool{}
+	return append(all, ".")
+}
+
+func zoneOf(list map[string]uint64) *zone {
+	z := &zone{list, map[string]bool{}}
 	for known := range list {
-		for _, name := range above(known) {
-			exists[name] = true
+		for _, name := range namesAbove(known) {
+			z.exists[name] = true
 		}
 	}
-	labels := func(name string) int { return len(above(name)) - 1 }
-	c.Labels, c.Exists = labels(name), exists[name]
-	_, c.Exact = list[name]
+	return z
+}
+
+// closest is what the list has around a name.
+func (z *zone) closest(name string) (c Closest, ancestor, wildcard uint64) {
+	labels := func(name string) int { return len(namesAbove(name)) - 1 }
+	c.Labels, c.Exists = labels(name), z.exists[name]
+	_, c.Exact = z.list[name]
 	encloser := "."
-	for _, up := range above(name) {
-		if exists[up] {
+	for _, up := range namesAbove(name) {
+		if z.exists[up] {
 			encloser = up
 			break
 		}
 	}
 	c.Encloser = labels(encloser)
-	for _, up := range above(name) {
-		if value, found := list[up]; found {
+	for _, up := range namesAbove(name) {
+		if value, found := z.list[up]; found {
 			c.Ancestor, ancestor = Owner{Found: true, Labels: labels(up)}, value
 			break
 		}
@@ -84,7 +96,7 @@ func zoneOf(list map[string]uint64, name string) (c Closest, ancestor, wildcard 
 		if encloser == "." {
 			star = "*"
 		}
-		if value, found := list[star]; found {
+		if value, found := z.list[star]; found {
 			c.Wildcard, wildcard = Owner{Found: true, Labels: labels(star)}, value
 		}
 	}
@@ -143,8 +155,9 @@ func TestProgramNames(t *testing.T) {
 				break
 			}
 		}
+		zone := zoneOf(list)
 		for _, name := range asked {
-			wanted, ancestor, wildcard := zoneOf(list, name)
+			wanted, ancestor, wildcard := zone.closest(name)
 			got, err := m.Closest(strings.ToUpper(name))
 			if err != nil {
 				t.Fatal(name, err)

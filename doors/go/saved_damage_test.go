@@ -162,7 +162,7 @@ func TestHostileFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		met := 0
-		for range rounds(t, 300) {
+		for range rounds(t, 60) {
 			description := make([]byte, 6*(1+random.IntN(20)))
 			for i := range description {
 				description[i] = byte(random.Uint32())
