@@ -74,7 +74,7 @@ func TestHostileFilesAsTheProgramSays(t *testing.T) {
 			for i := range description {
 				description[i] = byte(random.Uint32())
 			}
-			if err := os.WriteFile(path, spoil(whole, description), 0o600); err != nil {
+			if err := rewrite(path, spoil(whole, description)); err != nil {
 				t.Fatal(err)
 			}
 			_, isSound := says(t, all.list[0], "verify", path)

@@ -13,6 +13,12 @@ import (
 	"testing"
 )
 
+// rewrite makes a file anew. One that is cut off and written again would be flushed to the disk.
+func rewrite(path string, content []byte) error {
+	_ = os.Remove(path)
+	return os.WriteFile(path, content, 0o600)
+}
+
 // askFile asks everything of a file, if it opens. The errors are those that are documented. It says
 // whether it met one.
 func askFile(t testing.TB, path string) (failed bool) {
@@ -92,7 +98,7 @@ func TestTornFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	refused := func(what string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+		if err := rewrite(path, content); err != nil {
 			t.Fatal(err)
 		}
 		for _, open := range []func() error{
@@ -167,7 +173,7 @@ func TestHostileFiles(t *testing.T) {
 			for i := range description {
 				description[i] = byte(random.Uint32())
 			}
-			if err := os.WriteFile(path, spoil(whole, description), 0o600); err != nil {
+			if err := rewrite(path, spoil(whole, description)); err != nil {
 				t.Fatal(err)
 			}
 			if askFile(t, path) {
@@ -202,7 +208,7 @@ func FuzzSaved(f *testing.F) {
 			content = bytes.Clone(content)
 			seal(content)
 		}
-		if err := os.WriteFile(path, content, 0o600); err != nil {
+		if err := rewrite(path, content); err != nil {
 			t.Fatal(err)
 		}
 		askFile(t, path)
@@ -216,7 +222,7 @@ func TestFileThatIsCutWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, whole, 0o600); err != nil {
+	if err := rewrite(path, whole); err != nil {
 		t.Fatal(err)
 	}
 	m := names4(t, path)
