@@ -95,24 +95,25 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 		return -1, 0, t
 	}
 	// Keys that first differ from this one behind the path's last branch are at its end.
-	agree, best, found := 0, -1, entry{}
-	t = l.each(n, func(e entry) {
-		shared, size := n.common(&e, key), e.keyLen()
-		agree = max(agree, shared)
+	best, found := -1, entry{}
+	agree, t := l.near(n, key, func(e entry, shared int) bool {
+		size := e.keyLen()
 		var last byte
 		switch {
 		case shared == size && size > 0:
 			last = key[size-1]
 		case shared+1 == size && shared < len(key):
 			if last = n.keyByte(&e, shared); !isAbove(last, key[shared]) {
-				return
+				return true
 			}
 		default:
-			return
+			return 4*(shared+1) >= best
 		}
-		if have := 4*(size-1) + int(bitsOfByte[last&31]); have > best {
+		// A damaged cluster may have other entries there.
+		if have := 4*(size-1) + int(bitsOfByte[last&31]); have > best && n.common(&e, key) == shared {
 			best, found = have, e
 		}
+		return 4*(shared+1) >= best
 	})
 	if t != nil {
 		return -1, 0, t

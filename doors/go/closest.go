@@ -68,13 +68,14 @@ func (m *names) AppendClosest(to []byte, name string) (with []byte, found Closes
 	defer func() { err = left(m.at, v, recover(), err) }()
 	// As in Append.
 	var l lookup
+	var window nodes
 	for count := (attempts{}); ; {
-		n, err := m.nodes(v)
+		n, err := m.nodes(v, &window)
 		t := noOrder
 		if err != nil {
 			t = &trouble{err: err, whole: true}
 		} else if !n.hasOnlyIndex() {
-			with, found, t = l.closest(&n, to, key)
+			with, found, t = l.closest(n, to, key)
 		}
 		if v, t = m.at.renew(v, t); t == nil {
 			return with, found, nil
@@ -95,12 +96,12 @@ func (l *lookup) closest(n *nodes, to, name []byte) ([]byte, Closest, *trouble) 
 	agree, length := -1, -1
 	if t == nil && l.end != 0 {
 		// An entry at the path's end shares most with the name.
-		t = l.each(n, func(e entry) {
-			shared := n.common(&e, name)
-			agree = max(agree, shared)
-			if shared == e.keyLen() && shared > length && isDNSName(name, shared) {
+		agree, t = l.near(n, name, func(e entry, shared int) bool {
+			is := shared == e.keyLen() && shared > length && isDNSName(name, shared)
+			if is && n.hasKey(&e, name[:shared]) {
 				ancestor, length = e, shared
 			}
+			return shared > length
 		})
 	}
 	if t == nil && length >= 0 {

@@ -11,15 +11,20 @@ type seen struct {
 // order of all labels. It compares the whole key, so it finds no wrong entry.
 type lookup struct {
 	root uint32
-	// What was read: the first words, of which most paths have no more, and the others.
-	first [32]seen
+	// What was read: the first words, of which most paths have no more, and the others. Nobody writes
+	// a saved map, of which nothing is recorded.
+	first [64]seen
 	count int
 	more  []seen
+	saved bool
 	// The cell of the leaf or cluster to which the key's path leads, or 0.
 	end uint32
 }
 
 func (l *lookup) saw(at int, bits, word uint32) {
+	if l.saved {
+		return
+	}
 	if l.count < len(l.first) {
 		l.first[l.count] = seen{at, bits, word}
 		l.count++
@@ -60,7 +65,7 @@ func (t *trail) step(i int) step {
 // descend follows a key's path to its end, and leaves a trail if there is one. If whole, it goes on
 // where the key has ended, to the end of a path whose keys share most with the key.
 func (l *lookup) descend(n *nodes, key []byte, trail *trail, whole bool) *trouble {
-	l.count, l.more, l.end = 0, l.more[:0], 0
+	l.count, l.more, l.end, l.saved = 0, l.more[:0], 0, n.saved
 	if trail != nil {
 		trail.count, trail.more = 0, trail.more[:0]
 	}
@@ -194,6 +199,48 @@ func (l *lookup) each(n *nodes, do func(e entry)) *trouble {
 		}
 	}
 	return nil
+}
+
+// near calls do with entries at the path's end that may be prefixes of a key, or differ from one in
+// their last byte, and with the number of bytes that they share with the key, until do returns
+// false; the one that shares most comes first, in an inline cluster. It returns the most bytes that
+// an entry shares with the key. Where the borders of a cluster are damaged, the numbers are wrong.
+func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (int, *trouble) {
+	most := -1
+	if l.end&cellKind != cellInline || !n.inline {
+		t := l.each(n, func(e entry) {
+			shared := n.common(&e, key)
+			most = max(most, shared)
+			do(e, shared)
+		})
+		return most, t
+	}
+	c, t := l.cluster(n, l.end)
+	if t != nil {
+		return -1, t
+	}
+	b, t := n.borders(&c, 0)
+	if t != nil {
+		return -1, t
+	}
+	// Prefixes of the key sort before it.
+	shared := 0
+	for slot := b.search(key); slot >= 0; slot-- {
+		e, _, t := l.slot(n, &c, slot)
+		if t != nil {
+			return -1, t
+		}
+		if most < 0 {
+			most = n.common(&e, key)
+			shared = most
+		} else {
+			shared = min(shared, b.offset(slot+1))
+		}
+		if !do(e, shared) {
+			break
+		}
+	}
+	return most, nil
 }
 
 // lookAgain reads all words again. A writer may be changing the bytes that look damaged.

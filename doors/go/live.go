@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -48,34 +47,6 @@ type liveParts struct {
 	words    []words
 }
 
-// liveReader is a reader's file: how calls take part in grace periods. One call at a time has it.
-type liveReader struct {
-	busy atomic.Bool
-	page *mapping
-	path string
-	// The file, where the mapping does not hold its lock.
-	lock *os.File
-}
-
-// announce stores a period before any later read, or that the reader is offline.
-func (r *liveReader) announce(period uint64) {
-	if r.page != nil {
-		atomic.StoreUint64(&r.page.w64[readerSeenAt], period)
-	}
-}
-
-func (r *liveReader) close() {
-	if r.page == nil {
-		return
-	}
-	r.announce(0)
-	_ = os.Remove(r.path)
-	_ = r.page.unmap()
-	if r.lock != nil {
-		_ = r.lock.Close()
-	}
-}
-
 func (m *liveMap) word(at int) uint64 { return atomic.LoadUint64(&m.control.w64[at]) }
 
 // state is what control says of the data.
@@ -114,7 +85,7 @@ func openLive(path string, kinds ...uint64) (*live, error) {
 
 func (l *live) file(name string) string { return filepath.Join(l.path, name) }
 
-// parts is the number of parts that a structure has.
+// partsOf is the number of parts that a structure has.
 func partsOf(kind uint64) int {
 	switch kind {
 	case liveFib:
@@ -246,41 +217,6 @@ func (m *liveMap) close() {
 	}
 }
 
-// register makes a reader's file, which is offline.
-func (m *liveMap) register(l *live) (*liveReader, error) {
-	name := fmt.Sprintf("%d-%016x", os.Getpid(), rand.Uint64())
-	begun, last := filepath.Join(l.path, "readers", "."+name), filepath.Join(l.path, "readers", readerPrefix+name)
-	r, err := registerAt(begun, last, m.parts)
-	if errors.Is(err, fs.ErrNotExist) {
-		// The map has been removed meanwhile.
-		return nil, fmt.Errorf("%s: %w", l.path, ErrNotYet)
-	}
-	return r, err
-}
-
-// take takes a reader that no call has.
-func (m *liveMap) take(l *live) (*liveReader, error) {
-	all := *m.readers.Load()
-	for _, r := range all {
-		if !r.busy.Load() && r.busy.CompareAndSwap(false, true) {
-			return r, nil
-		}
-	}
-	r := &liveReader{}
-	if m.registered {
-		var err error
-		if r, err = m.register(l); err != nil {
-			return nil, err
-		}
-	}
-	r.busy.Store(true)
-	m.making.Lock()
-	defer m.making.Unlock()
-	more := append(append([]*liveReader{}, *m.readers.Load()...), r)
-	m.readers.Store(&more)
-	return r, nil
-}
-
 // mapParts maps the parts of the present data. A reader is online, and no visit is under way.
 func (m *liveMap) mapParts(l *live) error {
 	var last error
@@ -355,16 +291,6 @@ func (m *liveMap) mapEach(l *live, parts *liveParts) error {
 		parts.words = append(parts.words, mapped.window(0, int(size)))
 	}
 	return nil
-}
-
-// say notes in a reader's file how many bytes of each part are mapped.
-func (r *liveReader) say(parts *liveParts) {
-	if r.page == nil || parts == nil {
-		return
-	}
-	for part, mapped := range parts.mappings {
-		atomic.StoreUint64(&r.page.w64[readerMappedAt+part], uint64(len(mapped.bytes)))
-	}
 }
 
 // enter takes a reader, and announces the newest period. If the map has grown, was taken over by
@@ -466,19 +392,24 @@ func (l *live) follow() error {
 		if number(m.state()) == 0 || err != nil || !os.SameFile(info, m.info) {
 			return l.reopen()
 		}
-		r, err := m.take(l)
-		if err != nil {
-			return err
-		}
-		r.announce(m.word(controlGraceAt))
-		err = m.mapParts(l)
-		r.announce(0)
-		r.busy.Store(false)
+		err = m.mapOnline(l)
 		if errors.Is(err, ErrRemoved) {
 			return l.reopen()
 		}
 		return err
 	})
+}
+
+// mapOnline maps the parts of the present data, by a reader that no call has.
+func (m *liveMap) mapOnline(l *live) error {
+	r, err := m.take(l)
+	if err != nil {
+		return err
+	}
+	defer r.busy.Store(false)
+	defer r.announce(0)
+	r.announce(m.word(controlGraceAt))
+	return m.mapParts(l)
 }
 
 // reopen moves to the map that was made in the place of one that was removed.
@@ -496,7 +427,8 @@ func (l *live) reopen() error {
 	return nil
 }
 
-// place tells apart the data that the directory has had; 0 when the map was removed or closed.
+// place tells apart the data that the directory has had: the upper half counts maps. It is 0 when
+// the map was removed or closed.
 func (l *live) place() (at uint64) {
 	l.lock.RLock()
 	defer l.lock.RUnlock()
@@ -504,12 +436,18 @@ func (l *live) place() (at uint64) {
 		return 0
 	}
 	_ = guard(func() error {
-		if of := number(l.now.state()); of != 0 {
-			at = uint64(l.maps)<<32 | of
-		}
+		at = l.placeOf(l.now.state())
 		return nil
 	})
 	return at
+}
+
+// placeOf is the place of a state. A visit is under way.
+func (l *live) placeOf(state uint64) uint64 {
+	if number(state) == 0 {
+		return 0
+	}
+	return uint64(l.maps)<<32 | number(state)
 }
 
 // close unregisters the readers and unmaps the map.
@@ -544,73 +482,4 @@ func openLiveNames(path string) (*Names, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// liveTexts are the texts that the numbers of a live map stand for: a store in a directory inside
-// that of the map. A number stands for one text as long as the store has the same data.
-type liveTexts struct {
-	names *Names
-	home  *live
-	lock  sync.RWMutex
-	of    uint64
-	known map[uint32]string
-}
-
-// The most texts that are remembered.
-const textsMost = 1 << 16
-
-// openTexts opens the texts of the live map in a directory, if it has some.
-func openTexts(path string) (*liveTexts, error) {
-	names, err := openLiveNames(filepath.Join(path, textsFolder))
-	if errors.Is(err, ErrNotYet) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if size, err := names.ValueBytes(); err != nil || size != -1 {
-		_ = names.Close()
-		if err == nil {
-			err = fmt.Errorf("%s: %w: its values are no texts", names.title, ErrLayout)
-		}
-		return nil, err
-	}
-	return &liveTexts{names: names, home: names.home.(*live)}, nil
-}
-
-func (x *liveTexts) close() error {
-	if x == nil {
-		return nil
-	}
-	return x.names.Close()
-}
-
-// text is the text of a number; false when it has none any more, so that the number has to be
-// looked up again.
-func (x *liveTexts) text(number uint32) (string, bool, error) {
-	place := x.home.place()
-	x.lock.RLock()
-	text, known := x.known[number]
-	known = known && x.of == place && place != 0
-	x.lock.RUnlock()
-	if known {
-		return text, true, nil
-	}
-	key := [4]byte{byte(number >> 24), byte(number >> 16), byte(number >> 8), byte(number)}
-	value, found, err := x.names.Get(key[:])
-	if err != nil || !found {
-		return "", false, err
-	}
-	text = string(value)
-	x.lock.Lock()
-	defer x.lock.Unlock()
-	// What is known of other data, or was read of them, does not count.
-	if now := x.home.place(); now != place || now == 0 {
-		return text, true, nil
-	}
-	if x.of != place || len(x.known) >= textsMost {
-		x.of, x.known = place, map[uint32]string{}
-	}
-	x.known[number] = text
-	return text, true, nil
 }

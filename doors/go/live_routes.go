@@ -4,16 +4,19 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 )
 
-// liveTable is a live table of routes, whose values may stand for texts.
+// liveTable is a live table of routes, whose values may stand for texts or for groups.
 type liveTable struct {
 	*live
 	texts *liveTexts
+	// The layout of the groups, which was seen before.
+	groups atomic.Pointer[layout]
 }
 
 func openLiveRoutes(path string) (*Routes, error) {
-	l, err := openLive(path, liveFib, liveFib4, liveFib6)
+	l, err := openLive(path, liveFib, liveFib4, liveFib6, liveRoutes)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +34,8 @@ func openLiveRoutes(path string) (*Routes, error) {
 		}
 		return nil
 	})
-	if err == nil && size == 4 {
-		t.texts, err = openTexts(path)
+	if err == nil && size == 4 && l.now.kind != liveRoutes {
+		t.texts, err = openTexts(l)
 	}
 	if err != nil {
 		_ = l.close()
@@ -70,13 +73,74 @@ func (l *liveTable) close() error {
 // seconds, so the next attempt finds another number.
 const textTries = 100
 
+// group appends the bytes of the group whose number is a value. A number has its group until a
+// grace period after the last prefix has left it, and so for the whole visit.
+func (l *liveTable) group(to []byte, v visit, value []byte) ([]byte, *trouble) {
+	seen := l.groups.Load()
+	n, found, t := nodesOf(v.parts.words[2], false, seen)
+	if t != nil {
+		return to, t
+	}
+	if found != seen {
+		l.groups.Store(found)
+	}
+	number := binary.LittleEndian.Uint32(value)
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], number)
+	there := false
+	if n.hasOnlyIndex() {
+		x := indexOf(&n)
+		to, there, t = x.get(to, key[:])
+	} else {
+		var look lookup
+		to, there, t = look.get(&n, to, key[:])
+	}
+	if t == nil && !there {
+		t = damaged("a group that is missing", tableAt)
+	}
+	return to, t
+}
+
+// The words of a group before its buckets (core/route/src/packed.rs): the bytes of the list of
+// buckets, buckets, members, the bytes of a next hop.
+const groupHead = 16
+
+// groupOf is the group in these bytes, or its only member.
+func groupOf(b []byte) (Hop, bool) {
+	if len(b) < groupHead {
+		return Hop{}, false
+	}
+	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(b[at:])) }
+	list, members, size := word(0), word(8), word(12)
+	if uint64(len(b)) != groupHead+list+members*(4+size) {
+		return Hop{}, false
+	}
+	weights, hops := b[groupHead+list:], b[groupHead+list+4*members:]
+	group := Hop{Kind: HopGroup, Members: make([]Member, members)}
+	for i := range group.Members {
+		hop := hopOf(hops[uint64(i)*size:][:size])
+		group.Members[i] = Member{hop, binary.LittleEndian.Uint32(weights[4*i:])}
+	}
+	if members == 1 && group.Members[0].Weight > 0 {
+		return group.Members[0].Hop, true
+	}
+	return group, true
+}
+
 // hop is what a value says; false when its text has gone, so that the prefix has to be looked up
 // again.
-func (l *liveTable) hop(value []byte) (Hop, bool, error) {
+func (l *liveTable) hop(value []byte, kind, place uint64) (Hop, bool, error) {
+	if kind == liveRoutes {
+		hop, known := groupOf(value)
+		if !known {
+			return Hop{}, false, fmt.Errorf("%s: %w: no group has such bytes", l.path, ErrDamaged)
+		}
+		return hop, true, nil
+	}
 	if l.texts == nil {
 		return hopOf(value), true, nil
 	}
-	text, found, err := l.texts.text(binary.LittleEndian.Uint32(value))
+	text, found, err := l.texts.text(binary.LittleEndian.Uint32(value), place)
 	return Hop{Kind: HopName, Text: text}, found, err
 }
 
@@ -84,34 +148,41 @@ func (l *liveTable) covering(address netip.Addr, length int) (Hop, int, bool, er
 	a, width := addressOf(address)
 	for range textTries {
 		var room [8]byte
-		value, found, there, err := l.value(room[:0], a, width, length)
-		if err != nil || !there {
+		value, found, kind, place, err := l.value(room[:0], a, width, length)
+		if err != nil || found < 0 {
 			return Hop{}, 0, false, err
 		}
-		if hop, known, err := l.hop(value); known || err != nil {
+		if hop, known, err := l.hop(value, kind, place); known || err != nil {
 			return hop, found, err == nil, err
 		}
 	}
 	return Hop{}, 0, false, fmt.Errorf("%s: %w", l.path, ErrBusy)
 }
 
-func (l *liveTable) value(to []byte, a address, width, most int) (with []byte, length int, found bool, err error) {
+// value appends the value of the longest prefix that covers the first bits of an address, or its
+// group, and says how long the prefix is (-1 when there is none), of which kind the map is, and its
+// place.
+func (l *liveTable) value(to []byte, a address, width, most int) (with []byte, length int,
+	kind, place uint64, err error) {
 	v, err := l.enter()
 	if err != nil {
-		return to, 0, false, err
+		return to, -1, 0, 0, err
 	}
 	defer func() { err = left(l.live, v, recover(), err) }()
 	for count := (attempts{}); ; {
-		with, length := to, -1
+		with, length, kind, place := to, -1, v.parts.of.kind, l.placeOf(v.parts.state)
 		f, there, t := v.fib(width)
 		if t == nil && there {
 			with, length, t = f.covering(to, a, most)
 		}
+		if t == nil && length >= 0 && kind == liveRoutes {
+			with, t = l.group(nil, v, with[len(to):])
+		}
 		if v, t = l.renew(v, t); t == nil {
-			return with, length, length >= 0, nil
+			return with, length, kind, place, nil
 		}
 		if count.areOver(t) {
-			return to, 0, false, t.of(l.path)
+			return to, -1, 0, 0, t.of(l.path)
 		}
 	}
 }
@@ -147,6 +218,8 @@ type liveWalk struct {
 	// What was read of a slot, and the last prefix that was given.
 	ready   []fibEntry
 	of      int
+	kind    uint64
+	place   uint64
 	given   fibEntry
 	givenOf int
 }
@@ -169,6 +242,15 @@ func (w *liveWalk) more(v visit) *trouble {
 			// What was given already comes again when the root resolves fewer bits now.
 			for len(all) > 0 && w.givenOf == w.width && all[0].compare(w.given) <= 0 {
 				all = all[1:]
+			}
+			w.kind, w.place = v.parts.of.kind, w.placeOf(v.parts.state)
+			for i := range all {
+				if w.kind != liveRoutes {
+					break
+				}
+				if all[i].value, t = w.group(nil, v, all[i].value); t != nil {
+					return t
+				}
 			}
 			w.ready, w.of = all, w.width
 			w.from = uint64(slot+1) << (64 - f.bits)
@@ -204,7 +286,7 @@ func (w *liveWalk) next() (netip.Prefix, Hop, bool, error) {
 		w.given, w.givenOf = w.ready[0], w.of
 		w.ready = w.ready[1:]
 		net := netip.PrefixFrom(w.given.a.addr(w.of), w.given.length)
-		hop, known, err := w.hop(w.given.value)
+		hop, known, err := w.hop(w.given.value, w.kind, w.place)
 		if known || err != nil {
 			return net, hop, err == nil, err
 		}

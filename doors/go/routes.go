@@ -106,20 +106,29 @@ func (r *Routes) Len() (int, error) { return r.table.len() }
 // All begins a walk over all prefixes, IPv4 first, each family in the order of addresses.
 func (r *Routes) All() *RouteWalk { return &RouteWalk{next: r.table.walk()} }
 
-// Verify walks over all prefixes, and checks what each leads to.
+// Verify walks over all prefixes, and checks what each leads to. Of a saved table, it also checks
+// that a lookup finds each prefix, and that there are as many as the file states.
 //
 // Errors: ErrDamaged; those of Lookup.
 func (r *Routes) Verify() error {
+	_, saved := r.table.(*savedRoutes)
 	count := 0
 	walk := r.All()
-	for range walk.All() {
+	for net, hop := range walk.All() {
 		count++
+		if !saved {
+			continue
+		}
+		found, there, err := r.Get(net)
+		if err != nil {
+			return err
+		}
+		if !there || found.Kind != hop.Kind || found.Number != hop.Number || found.Text != hop.Text {
+			return fmt.Errorf("%s: %w: a lookup does not find %v", r.title, ErrDamaged, net)
+		}
 	}
-	if walk.err != nil {
+	if walk.err != nil || !saved {
 		return walk.err
-	}
-	if _, saved := r.table.(*savedRoutes); !saved {
-		return nil
 	}
 	stated, err := r.Len()
 	if err == nil && stated != count {

@@ -136,8 +136,6 @@ type savedNames struct {
 	trie nodes
 }
 
-func (f *savedNames) nodes(visit, *layout) (nodes, *layout, error) { return f.trie, nil, nil }
-
 // Names is a saved map over byte strings, or a live one. Its methods may be called by many
 // goroutines at the same time.
 type Names struct {
@@ -194,14 +192,11 @@ func OpenNames(path string) (*Names, error) {
 // return ErrClosed. A second call does nothing.
 func (m *Names) Close() error { return m.home.close() }
 
-// Verify walks over all entries of the map, and checks that they are in order, and as many as it
-// states.
+// Verify walks over all entries of the map, and checks that they are in order. Of a saved map, it
+// also checks that a lookup finds each entry, and that there are as many as the file states.
 //
 // Errors: ErrDamaged; ErrNoOrder of a map that has only an index; those of Get.
-func (m *Names) Verify() error { return m.names.verify(func(key, value []byte) error { return nil }) }
-
-// verify walks over all entries, which check gets.
-func (m *names) verify(check func(key, value []byte) error) error {
+func (m *Names) Verify() error {
 	states, stated := false, 0
 	err := m.undisturbed(func(n *nodes) *trouble {
 		stated, states = n.statedLen()
@@ -212,11 +207,18 @@ func (m *names) verify(check func(key, value []byte) error) error {
 	}
 	count := 0
 	walk := m.From(nil)
-	for key, value := range walk.All() {
-		if err := check(key, value); err != nil {
-			return fmt.Errorf("%s: %w", m.title, err)
-		}
+	for key := range walk.All() {
 		count++
+		if m.moves {
+			continue
+		}
+		found, err := m.Has(key)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fmt.Errorf("%s: %w: a lookup does not find %q", m.title, ErrDamaged, key)
+		}
 	}
 	if errors.Is(walk.Err(), ErrBusy) && !m.moves {
 		// Nobody changes a saved file, so what disturbs the walk is in it.

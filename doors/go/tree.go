@@ -225,7 +225,7 @@ func openLiveRanges(path string) (*Ranges, error) {
 		return wrong
 	})
 	if err == nil && s.size.Load() == 4 {
-		s.texts, err = openTexts(path)
+		s.texts, err = openTexts(l)
 	}
 	if err != nil {
 		_ = l.close()
@@ -263,15 +263,16 @@ func (s *liveSpans) len() (int, error) {
 
 func (s *liveSpans) after(to []byte, index uint64) ([]byte, Span, bool, error) {
 	if s.texts == nil {
-		return s.value(to, index)
+		with, span, found, _, err := s.value(to, index)
+		return with, span, found, err
 	}
 	for range textTries {
 		var room [8]byte
-		value, span, found, err := s.value(room[:0], index)
+		value, span, found, place, err := s.value(room[:0], index)
 		if err != nil || !found {
 			return to, Span{}, false, err
 		}
-		text, known, err := s.texts.text(binary.LittleEndian.Uint32(value))
+		text, known, err := s.texts.text(binary.LittleEndian.Uint32(value), place)
 		if err != nil {
 			return to, Span{}, false, err
 		}
@@ -282,23 +283,26 @@ func (s *liveSpans) after(to []byte, index uint64) ([]byte, Span, bool, error) {
 	return to, Span{}, false, fmt.Errorf("%s: %w", s.path, ErrBusy)
 }
 
-func (s *liveSpans) value(to []byte, index uint64) (with []byte, span Span, found bool, err error) {
+// value appends the value of the first range that ends at or after an index, and says at which
+// place the map is.
+func (s *liveSpans) value(to []byte, index uint64) (with []byte, span Span, found bool, place uint64,
+	err error) {
 	v, err := s.enter()
 	if err != nil {
-		return to, Span{}, false, err
+		return to, Span{}, false, 0, err
 	}
 	defer func() { err = left(s.live, v, recover(), err) }()
 	for count := (attempts{}); ; {
-		with, span, found := to, Span{}, false
+		with, span, found, place := to, Span{}, false, s.placeOf(v.parts.state)
 		t, wrong := treeOf(v.words)
 		if wrong == nil {
 			with, span, found, wrong = t.after(to, index)
 		}
 		if v, wrong = s.renew(v, wrong); wrong == nil {
-			return with, span, found, nil
+			return with, span, found, place, nil
 		}
 		if count.areOver(wrong) {
-			return to, Span{}, false, wrong.of(s.path)
+			return to, Span{}, false, 0, wrong.of(s.path)
 		}
 	}
 }

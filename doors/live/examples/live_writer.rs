@@ -8,11 +8,20 @@
 use std::error::Error;
 use std::path::Path;
 
+use sapwood::lpm::{IpFib, Ipv4Fib};
 use sapwood::maple::MapleMap;
-use sapwood::qp::{QpShared, QpStore};
-use sapwood_live::Live;
+use sapwood::qp::{PointMap, QpShared, QpStore};
+use sapwood::route::Group;
+use sapwood_live::{Live, Routes};
 
 const NAMES: [(&str, u64); 4] = [("ash", 1), ("elder", 2), ("elm", 3), ("oak", u64::MAX)];
+
+const PREFIXES: [(&str, u64); 4] = [
+    ("0.0.0.0/0", 1),
+    ("10.0.0.0/8", u64::MAX),
+    ("::/0", 2),
+    ("2001:db8::1/128", 3),
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +60,45 @@ fn main() -> Result<(), Box<dyn Error>> {
             map.store(30..=u64::MAX, 8)?;
             serve();
             texts.remove_map()?;
+            map.remove_map()?;
+        }
+        "points" => {
+            let map = Live::<PointMap<u64>>::create(folder)?;
+            for (name, number) in NAMES {
+                map.insert(name, number)?;
+            }
+            serve();
+            map.remove_map()?;
+        }
+        "routes-of-numbers" => {
+            let map = Live::<IpFib<u64>>::create(folder)?;
+            for (prefix, number) in PREFIXES {
+                map.insert(prefix.parse()?, number)?;
+            }
+            serve();
+            map.remove_map()?;
+        }
+        "routes-of-ipv4" => {
+            let map = Live::<Ipv4Fib<[u32; 3]>>::create(folder)?;
+            map.insert("10.0.0.0/8".parse()?, [1, 2, 3])?;
+            serve();
+            map.remove_map()?;
+        }
+        "routes-of-groups" => {
+            let map = Live::<Routes<u32>>::create(folder)?;
+            map.insert("10.0.0.0/8".parse()?, &Group::new([(7, 1), (8, 3)]))?;
+            map.insert("10.1.0.0/16".parse()?, &Group::single(9))?;
+            map.insert("2001:db8::/32".parse()?, &Group::new([(7, 1), (8, 3)]))?;
+            serve();
+            map.remove_map()?;
+        }
+        // Values of more than eight bytes lie apart from their ranges.
+        "ranges-of-words" => {
+            let map = Live::<MapleMap<[u64; 3]>>::create(folder)?;
+            for i in 0..1000 {
+                map.store(10 * i..=10 * i + 4, [i, 2 * i, 3 * i])?;
+            }
+            serve();
             map.remove_map()?;
         }
         other => return Err(format!("there is no kind {other:?}").into()),

@@ -1,5 +1,5 @@
-// The plugin "sapwood" of CoreDNS: answers from a list of names that another process serves, or from
-// a saved one.
+// The plugin "sapwood" of CoreDNS: answers from a list of names that another process serves, or
+// from a saved one.
 package main
 
 import (
@@ -90,8 +90,8 @@ func setup(c *caddy.Controller) error {
 // Name is the plugin's name.
 func (b *blocker) Name() string { return name }
 
-// ServeDNS answers for the names of the list and the names below them, and leaves others to the next
-// plugin.
+// ServeDNS answers for the names of the list and the names below them, and leaves others to the
+// next plugin.
 func (b *blocker) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: r}
 	blocked, err := b.blocks(state.QName())

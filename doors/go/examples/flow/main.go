@@ -3,7 +3,8 @@
 //
 //	flow -routes table.routes < flows.txt
 //
-// An address is the first word of a line. The table is a saved file, or the directory of a live one.
+// An address is the first word of a line. The table is a saved file, or the directory of a live
+// one.
 package main
 
 import (
