@@ -251,15 +251,16 @@ pub mod program_map {
         /// The smallest block, in units.
         LEAST: usize = 2;
         /// The units at the window's end that no block has. No place that programs compute from a
-        /// node lies further from the node: behind a value of up to 8,184 bytes, of a damaged
-        /// window, lies the longest key.
-        MARGIN: usize = 1600;
+        /// node lies further from the node.
+        MARGIN: usize = 576;
         /// A part of the map: the index.
         INDEX: u32 = 1;
         /// A part of the map: the trie.
         TRIE: u32 = 2;
         /// The longest value.
         VALUE_MAX: usize = 4096;
+        /// The units of the largest leaf.
+        LEAF_UNITS: usize = EXACT + (CLASSES - 1 - (EXACT - LEAST)) * 8;
         /// The longest value that passes through the scratch of a lane: that of a program's
         /// `struct sw_qp_value`.
         VALUE_SHORT: usize = 64;
@@ -269,10 +270,10 @@ pub mod program_map {
     /// beginning.
     pub const NODES: usize = 1424;
     const _: () = assert!(RINGS + (CHUNKS + 1) * RING_BYTES <= LANES_AT);
-    const _: () = assert!(LEAF_MAX >= VALUE_MAX + 1 + SHORT_KEY_MAX);
+    const _: () = assert!(LEAF_MAX >= VALUE_MAX + 1 + SHORT_KEY_MAX && LEAF_UNITS + 8 <= MARGIN);
 
     /// The bytes of the largest leaf: a value, and a key with its length.
-    pub const LEAF_MAX: usize = (EXACT + (CLASSES - 1 - (EXACT - LEAST)) * 8) * 8;
+    pub const LEAF_MAX: usize = LEAF_UNITS * 8;
     /// The most processors that a map counts for: a word for each is a value.
     pub const PROCESSORS_MAX: usize = VALUE_MAX / 8;
 

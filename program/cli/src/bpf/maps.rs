@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn values() {
-        let of = |text: &str, size| value_of(text.as_bytes(), size);
+        let of = |text: &str, size| value_of(text.as_bytes(), size, Shown::Plain);
         assert_eq!(of("7,x", None), Ok(b"7,x".to_vec()));
         assert_eq!(of("7", Some(8)), Ok(7u64.to_ne_bytes().to_vec()));
         let pair = [7u64, 255].map(u64::to_ne_bytes).concat();
@@ -535,5 +535,10 @@ mod tests {
             let error = of(text, Some(size)).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
+        let counts = |text: &str| value_of(text.as_bytes(), Some(16), Shown::Sum);
+        let first = [7u64, 0].map(u64::to_ne_bytes).concat();
+        assert_eq!(counts("7"), Ok(first.clone()));
+        assert_eq!(counts("7,0"), Ok(first));
+        assert!(counts("1,2,3").unwrap_err().contains("2 numbers"));
     }
 }

@@ -144,10 +144,11 @@
 #define SW_KQP_SLAB_UNITS 4096u
 #define SW_KQP_EXACT 40u
 #define SW_KQP_LEAST 2u
-#define SW_KQP_MARGIN 1600u
+#define SW_KQP_MARGIN 576u
 #define SW_KQP_INDEX 1u
 #define SW_KQP_TRIE 2u
 #define SW_KQP_VALUE_MAX 4096u
+#define SW_KQP_LEAF_UNITS 544u
 #define SW_KQP_VALUE_SHORT 64u
 #define SW_GROUPS_GROUPS 0u
 #define SW_GROUPS_LINKS 4u

@@ -137,9 +137,8 @@ SW_INLINE void sw_kqp_copy_words(sw_at from, sw_at to, __u32 words)
  * Writes a value of more than SW_KQP_VALUE_SHORT bytes to a leaf: the words that the scratch has
  * the place of; or, without a place, one word and zeros.
  */
-SW_GLOBAL int sw_kqp_put_value(__u64 lane, __u64 leaf)
+SW_GLOBAL int sw_kqp_put_value(__u64 lane, __u64 leaf, __u32 words)
 {
-	__u32 words = sw_kqp_value_bytes(sw_kqp_window(lane)) / 8;
 	sw_at from = sw_kqp_get(lane, SW_KQP_FROM);
 
 	if (from) {
@@ -154,14 +153,19 @@ SW_GLOBAL int sw_kqp_put_value(__u64 lane, __u64 leaf)
 	return 0;
 }
 
-/* Writes the leaf of a key, with its value, into its block. */
+/*
+ * Writes the leaf of a key, with its value, into its block. In a damaged window, a value may be so
+ * long that the leaf would reach behind the margin at the window's end.
+ */
 SW_GLOBAL int sw_kqp_write_leaf(__u64 lane, const struct sw_key *key SW_NONNULL)
 {
 	sw_at window = sw_kqp_window(lane), leaf = sw_ref(window, sw_kqp_noted(lane, SW_KQP_LEAF));
 	__u32 bytes = sw_kqp_value_bytes(window), i;
 
+	if (bytes / 8 + sw_key_length(key) / 8 + 1 > SW_KQP_LEAF_UNITS)
+		return 0;
 	if (bytes > SW_KQP_VALUE_SHORT) {
-		sw_kqp_put_value(lane, leaf);
+		sw_kqp_put_value(lane, leaf, bytes / 8);
 	} else {
 		for (i = sw_zero(); i < bytes && sw_can_loop; i += 8)
 			sw_set_u64(leaf + i, sw_kqp_get(lane, SW_KQP_VALUE + i));

@@ -43,7 +43,7 @@ SW_GLOBAL long sw_kqp_begin_value(__u32 map, const struct sw_key *key SW_NONNULL
 	sw_at window = sw_kqp_open(map, key), lane, room;
 	long result;
 
-	if (!window || flags > SW_EXIST || length != sw_kqp_value_bytes(window))
+	if (!window || flags > SW_EXIST || length != sw_kqp_value_bytes(window) || length > SW_KQP_VALUE_MAX)
 		return -EINVAL;
 	result = sw_kqp_claim(map, sw_kqp_hash(window, key), flags);
 	if (result < 0)
@@ -286,7 +286,7 @@ SW_INLINE sw_at sw_kqp_own_word(sw_at window, sw_at value)
 {
 	__u64 at = (__u64)(sw_kqp_self() - 1) * sw_kqp_each(window);
 
-	return at < sw_kqp_value_bytes(window) ? value + at : value;
+	return at < sw_kqp_value_bytes(window) && at < SW_KQP_VALUE_MAX ? value + at : value;
 }
 
 /* Adds to the count at a place that a lookup returned: 0, -ENOENT, or the lookup's error. */
