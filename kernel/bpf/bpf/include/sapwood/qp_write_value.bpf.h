@@ -295,7 +295,7 @@ SW_GLOBAL long sw_kqp_add_own(__u32 map, __s64 found, __u64 more)
 	sw_at window = sw_window_in(map, 1u << SW_KIND_KERNEL_QP);
 
 	if (window)
-		found = sw_kqp_checked(map, window, found);
+		found = sw_kqp_checked(map, found);
 	if (!window || found <= 0)
 		return found < 0 ? found : -ENOENT;
 	sw_add_u64(sw_kqp_own_word(window, found), more);
