@@ -6,7 +6,7 @@ package sapwood
 // The arena's header page.
 const (
 	arenaMagic   = 0x46504257504153
-	arenaVersion = 7
+	arenaVersion = 8
 	pageBytes    = 4096
 	arenaMax     = 0x100000000
 	versionAt    = 8

@@ -75,7 +75,7 @@ pub mod page {
     /// The first eight bytes.
     pub const MAGIC: u64 = u64::from_le_bytes(*b"SAPWBPF\0");
     /// The version of the arena's layout, which each change of the layout raises by one.
-    pub const VERSION: u32 = 7;
+    pub const VERSION: u32 = 8;
     /// Where the version is.
     pub const VERSION_AT: usize = 8;
     /// Where the zero is that the verifier does not know.

@@ -27,7 +27,7 @@
 
 #include "layout.h"
 
-_Static_assert(SW_VERSION == 7, "arena.bpf.h is written for this version of the arena");
+_Static_assert(SW_VERSION == 8, "arena.bpf.h is written for this version of the arena");
 _Static_assert((SW_WINDOWS_MAX & (SW_WINDOWS_MAX - 1)) == 0, "numbers of windows are masked");
 _Static_assert((SW_MAP_EXTRA & 0xffffffff) == 0, "a place is a pointer of a program");
 

@@ -5,7 +5,7 @@
 
 #define SW_MAP_EXTRA 0x100000000000ull
 #define SW_MAGIC 0x46504257504153ull
-#define SW_VERSION 7u
+#define SW_VERSION 8u
 #define SW_VERSION_AT 8u
 #define SW_ZERO_AT 12u
 #define SW_SPARE_AT 40u
