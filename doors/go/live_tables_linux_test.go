@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -199,7 +200,7 @@ func TestLiveRanges(t *testing.T) {
 	}
 	compare()
 	s.kill()
-	s = serve(t, folder, "ranges", "7 18446744073709551615 all\n", "--overwrite")
+	serve(t, folder, "ranges", "7 18446744073709551615 all\n", "--overwrite")
 	if got := allRanges(t, r); got != "7 18446744073709551615 \"all\"\n" {
 		t.Fatal(got)
 	}
@@ -213,8 +214,7 @@ func sortedMembers(text string) string {
 
 // Maps of the kinds that the program does not serve.
 func TestOtherLiveMaps(t *testing.T) {
-	path := os.Getenv("SAPWOOD_LIVE_WRITER")
-	if path == "" {
+	if os.Getenv("SAPWOOD_LIVE_WRITER") == "" {
 		t.Skip("skipped: SAPWOOD_LIVE_WRITER names no program; ci/go.sh builds it")
 	}
 	for kind, check := range map[string]func(folder string){
@@ -315,28 +315,59 @@ func TestOtherLiveMaps(t *testing.T) {
 			}
 		},
 	} {
-		folder := filepath.Join(liveFolder(t), "map")
-		command := exec.Command(path, kind, folder)
-		input, err := command.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		output, err := command.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := command.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
-			t.Fatal(kind, err)
-		}
+		folder, writer := startLiveWriter(t, kind)
 		check(folder)
-		_ = input.Close()
-		if err := command.Wait(); err != nil {
-			t.Error(kind, err)
-		}
+		writer.quit()
 	}
+}
+
+// liveKindsOfWriter are the kinds of maps that the example live_writer makes.
+var liveKindsOfWriter = []string{"shared-numbers", "shared-bytes", "points", "routes-of-numbers",
+	"routes-of-ipv4", "routes-of-groups", "ranges-of-words", "ranges-of-texts"}
+
+// liveWriter is a process of the example live_writer.
+type liveWriter struct {
+	t       testing.TB
+	command *exec.Cmd
+	input   io.Closer
+}
+
+// startLiveWriter makes a live map of a kind. The process has no more input than what ends it.
+func startLiveWriter(t testing.TB, kind string) (folder string, w *liveWriter) {
+	t.Helper()
+	folder = filepath.Join(liveFolder(t), "map")
+	w = &liveWriter{t: t, command: exec.Command(os.Getenv("SAPWOOD_LIVE_WRITER"), kind, folder)}
+	input, err := w.command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.input = input
+	output, err := w.command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Fatal(kind, err)
+	}
+	return folder, w
+}
+
+// quit ends the process, which removes its map.
+func (w *liveWriter) quit() {
+	w.t.Helper()
+	_ = w.input.Close()
+	if err := w.command.Wait(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// kill kills the process, which leaves its map.
+func (w *liveWriter) kill() {
+	_ = w.command.Process.Kill()
+	_ = w.command.Wait()
 }
 
 // Lookups in live maps allocate nothing.

@@ -145,7 +145,12 @@ func TestProgramNames(t *testing.T) {
 		if walk.Err() != nil {
 			t.Fatal(walk.Err())
 		}
-		asked := []string{".", "org", "nothing", "*.org"}
+		asked := []string{".", "org", "nothing", "*.org", `\000\001x.org`, strings.Repeat("x.", 126) + "y"}
+		for _, byte := range []string{`\000`, "b"} {
+			// 255 bytes in wire form.
+			long := strings.Repeat(byte, 63)
+			asked = append(asked, strings.Join([]string{long, long, long, strings.Repeat(byte, 61)}, "."))
+		}
 		for range 500 {
 			asked = append(asked, name())
 		}
