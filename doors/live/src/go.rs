@@ -74,7 +74,12 @@ fn source() -> String {
 #[test]
 fn the_go_constants_are_what_rust_says() {
     let wanted = source();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../go/layout_live.go");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../go");
+    if !folder.is_dir() {
+        // The crate's package, without its neighbours.
+        return;
+    }
+    let path = folder.join("layout_live.go");
     if std::env::var_os("SAPWOOD_WRITE").is_some() {
         std::fs::write(&path, &wanted).expect("the file can be written");
     }
