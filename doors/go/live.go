@@ -392,19 +392,24 @@ func (l *live) follow() error {
 		if number(m.state()) == 0 || err != nil || !os.SameFile(info, m.info) {
 			return l.reopen()
 		}
-		r, err := m.take(l)
-		if err != nil {
-			return err
-		}
-		r.announce(m.word(controlGraceAt))
-		err = m.mapParts(l)
-		r.announce(0)
-		r.busy.Store(false)
+		err = m.mapOnline(l)
 		if errors.Is(err, ErrRemoved) {
 			return l.reopen()
 		}
 		return err
 	})
+}
+
+// mapOnline maps the parts of the present data, by a reader that no call has.
+func (m *liveMap) mapOnline(l *live) error {
+	r, err := m.take(l)
+	if err != nil {
+		return err
+	}
+	defer r.busy.Store(false)
+	defer r.announce(0)
+	r.announce(m.word(controlGraceAt))
+	return m.mapParts(l)
 }
 
 // reopen moves to the map that was made in the place of one that was removed.

@@ -51,6 +51,9 @@ func registerAt(begun, last string, parts *liveParts) (r *liveReader, err error)
 			if r.page != nil {
 				_ = r.page.unmap()
 			}
+			if r.lock != nil {
+				_ = r.lock.Close()
+			}
 			r = nil
 		}
 	}()
