@@ -68,13 +68,14 @@ func (m *names) AppendClosest(to []byte, name string) (with []byte, found Closes
 	defer func() { err = left(m.at, v, recover(), err) }()
 	// As in Append.
 	var l lookup
+	var window nodes
 	for count := (attempts{}); ; {
-		n, err := m.nodes(v)
+		n, err := m.nodes(v, &window)
 		t := noOrder
 		if err != nil {
 			t = &trouble{err: err, whole: true}
 		} else if !n.hasOnlyIndex() {
-			with, found, t = l.closest(&n, to, key)
+			with, found, t = l.closest(n, to, key)
 		}
 		if v, t = m.at.renew(v, t); t == nil {
 			return with, found, nil

@@ -4,38 +4,42 @@ import "sync/atomic"
 
 // names is a map over byte strings, wherever it lies. Map and Names have its methods.
 type names struct {
-	at    nameHome
+	// A *savedNames, a *live or an *arenaWindow.
+	at    home
 	title string
 	seen  atomic.Pointer[layout]
 	// Whether memory is used again between two visits, so that no path stands.
 	moves bool
 }
 
-// nameHome is the home of a map over byte strings.
-type nameHome interface {
-	home
-	// nodes finds the nodes of the map. The layout is one that was found before, or nil.
-	nodes(v visit, seen *layout) (nodes, *layout, error)
-}
-
-// nodes finds the nodes of the map.
-func (m *names) nodes(v visit) (nodes, error) {
+// nodes finds the nodes of the map, in room unless they are there already. The homes are named, so
+// that room need not be on the heap.
+func (m *names) nodes(v visit, room *nodes) (n *nodes, err error) {
+	var found *layout
 	seen := m.seen.Load()
-	n, found, err := m.at.nodes(v, seen)
+	switch at := m.at.(type) {
+	case *savedNames:
+		return &at.trie, nil
+	case *live:
+		*room, found, err = at.nodes(v, seen)
+	case *arenaWindow:
+		*room, found, err = at.nodes(v, seen)
+	}
 	if err == nil && found != seen {
 		m.seen.Store(found)
 	}
-	return n, err
+	return room, err
 }
 
 // undisturbed repeats an attempt to read until no change disturbs it.
 func (m *names) undisturbed(attempt func(n *nodes) *trouble) error {
 	return attempted(m.at, m.title, func(v visit) *trouble {
-		n, err := m.nodes(v)
+		var room nodes
+		n, err := m.nodes(v, &room)
 		if err != nil {
 			return &trouble{err: err, whole: true}
 		}
-		return attempt(&n)
+		return attempt(n)
 	})
 }
 
@@ -96,18 +100,19 @@ func (m *names) Append(to, key []byte) (with []byte, found bool, err error) {
 	defer func() { err = left(m.at, v, recover(), err) }()
 	// This is undisturbed, without a function that makes its variables escape to the heap.
 	var l lookup
+	var room nodes
 	for count := (attempts{}); ; {
-		n, err := m.nodes(v)
+		n, err := m.nodes(v, &room)
 		var t *trouble
 		var got []byte
 		var there bool
 		if err != nil {
 			t = &trouble{err: err, whole: true}
 		} else if n.hasOnlyIndex() {
-			x := indexOf(&n)
+			x := indexOf(n)
 			got, there, t = x.get(to, key)
 		} else {
-			got, there, t = l.get(&n, to, key)
+			got, there, t = l.get(n, to, key)
 		}
 		v, t = m.at.renew(v, t)
 		switch {

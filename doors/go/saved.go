@@ -136,8 +136,6 @@ type savedNames struct {
 	trie nodes
 }
 
-func (f *savedNames) nodes(visit, *layout) (nodes, *layout, error) { return f.trie, nil, nil }
-
 // Names is a saved map over byte strings, or a live one. Its methods may be called by many
 // goroutines at the same time.
 type Names struct {
