@@ -103,8 +103,8 @@ func TestLiveTextsOfNewMaps(t *testing.T) {
 	}
 }
 
-// Servers are killed and followed while goroutines read: what stays is always found, with a text that
-// it has had, and walks end.
+// Servers are killed and followed while goroutines read: what stays is always found, with a text
+// that it has had, and walks end.
 func TestKilledServersOfTables(t *testing.T) {
 	routesFolder, rangesFolder := liveFolder(t), liveFolder(t)
 	table := func(round int) string {
