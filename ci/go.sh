@@ -46,7 +46,7 @@ cd "$module"
 run go test -count=1 -v ./... 2>&1 | tee "$log"
 # The race detector needs a C compiler, which nothing else here does.
 if has "${CC:-cc}"; then
-    CGO_ENABLED=1 run go test -race -count=1 -run 'Live|Evict|Kills|Writer|Saved|Program|Append|Nothing' .
+    CGO_ENABLED=1 run go test -race -count=1 -run 'Beside|Texts|LiveNames|Evict|Waits|Kill|Append' .
 else
     absent "The race detector needs a C compiler."
     say "skipped: the race detector needs a C compiler"

@@ -270,7 +270,7 @@ func wants(t *testing.T, err, wanted error) {
 }
 
 func TestLoopsEnd(t *testing.T) {
-	s, m, set := fixture(t)
+	s, m, _ := fixture(t)
 	// The root is a branch. Its cells lead back to itself.
 	root := s.window.At + rootAt
 	memory := s.arena.memory.words
@@ -294,7 +294,7 @@ func TestLoopsEnd(t *testing.T) {
 	wants(t, walk.Err(), ErrDamaged)
 
 	// An index whose table is followed by itself.
-	_, m, set = fixture(t)
+	s, m, set := fixture(t)
 	table := 40 << 10
 	set(s.window.At+hasIndexAt, onlyIndex)
 	set(s.window.At+tableAt, uint64(table/unitBytes))

@@ -39,8 +39,8 @@ var (
 	// ErrNoOrder says that the map has only an index, and so no order.
 	ErrNoOrder = errors.New("the map has only an index, and so no order")
 	// ErrUnsupported says that this package does not run on this system.
-	ErrUnsupported = errors.New("this system has none: arenas and live maps are those of Linux on " +
-		"64-bit little-endian processors")
+	ErrUnsupported = errors.New("this system has none: arenas and live maps are those of Linux, and all " +
+		"memory is that of little-endian processors")
 )
 
 // trouble is why an attempt to read failed. Nil is none.

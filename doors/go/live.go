@@ -74,6 +74,9 @@ func (m *liveMap) bytes(number uint64, part int) (uint64, bool) {
 
 // openLive opens the live map in a directory, which must be of one of these kinds.
 func openLive(path string, kinds ...uint64) (*live, error) {
+	if !isLittleEndian {
+		return nil, fmt.Errorf("%s: %w", path, ErrUnsupported)
+	}
 	l := &live{path: path, kinds: kinds}
 	m, err := l.open()
 	if err != nil {

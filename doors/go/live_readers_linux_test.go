@@ -221,3 +221,86 @@ func TestWithoutRegistration(t *testing.T) {
 		}
 	}
 }
+
+// A reader keeps no descriptor: the mapping of its file has the lock.
+func TestLiveReadersKeepNoDescriptor(t *testing.T) {
+	count := func() int {
+		t.Helper()
+		files, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files)
+	}
+	s := serve(t, liveFolder(t), "names", "ash\t1\n")
+	before := count()
+	m := names4(t, s.live)
+	l := m.home.(*live)
+	var visits []visit
+	for range 20 {
+		v, err := l.enter()
+		if err != nil {
+			t.Fatal(err)
+		}
+		visits = append(visits, v)
+	}
+	if n := len(s.files()); n != 20 {
+		t.Error(n, "readers")
+	}
+	if s.status()["readers"] != "20" {
+		t.Error(s.status())
+	}
+	if now := count(); now != before {
+		t.Error(before, "descriptors, and then", now)
+	}
+	for _, v := range visits {
+		_ = left(l, v, nil, nil)
+	}
+	// The readers are used again.
+	for range 100 {
+		if got, found := numberOfKey(t, m, "ash"); got != 1 || !found {
+			t.Fatal(got, found)
+		}
+	}
+	if n := len(s.files()); n != 20 {
+		t.Error(n, "readers")
+	}
+}
+
+// On a full file system there is no room for a reader's file: an error, and no signal.
+func TestNoRoomForAReader(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: only root can mount a file system")
+	}
+	folder := liveFolder(t)
+	if err := syscall.Mount("sapwood", folder, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("skipped: no file system can be mounted: ", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(folder, syscall.MNT_DETACH) })
+	s := serve(t, folder, "names", "ash\t1\n")
+	filler := filepath.Join(folder, "filler")
+	file, err := os.Create(filler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = file.Write(make([]byte, 4096))
+	}
+	_ = file.Close()
+	_, err = OpenNames(s.live)
+	wants(t, err, syscall.ENOSPC)
+	if files := s.files(); len(files) != 0 {
+		t.Error(files)
+	}
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	m := names4(t, s.live)
+	if got, found := numberOfKey(t, m, "ash"); got != 1 || !found {
+		t.Fatal(got, found)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.quit()
+}

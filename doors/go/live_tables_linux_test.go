@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -100,6 +101,64 @@ func TestLiveTextsOfNewMaps(t *testing.T) {
 		}
 		s.quit()
 	}
+}
+
+// Servers are killed and followed while goroutines read: what stays is always found, with a text
+// that it has had, and walks end.
+func TestKilledServersOfTables(t *testing.T) {
+	routesFolder, rangesFolder := liveFolder(t), liveFolder(t)
+	table := func(round int) string {
+		return fmt.Sprintf("10.0.0.0/8 hop-%d\n10.%d.0.0/16 other\n2001:db8::/32 hop-%d\n", round, round, round)
+	}
+	list := func(round int) string {
+		return fmt.Sprintf("5 9 text-%d\n%d %d more\n", round, 100+round, 200+round)
+	}
+	a := serve(t, routesFolder, "routes", table(0))
+	b := serve(t, rangesFolder, "ranges", list(0))
+	r, spans := routes4(t, a.live), ranges4(t, b.live)
+	newest := atomic.Int64{}
+	var over atomic.Bool
+	var group sync.WaitGroup
+	is := func(text, form string, found bool, err error) {
+		var round int64
+		if _, bad := fmt.Sscanf(text, form, &round); bad != nil || !found || err != nil || round > newest.Load() {
+			t.Error(text, found, err)
+		}
+	}
+	for range 3 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for !over.Load() && !t.Failed() {
+				hop, net, found, err := r.Lookup(netip.MustParseAddr("10.255.0.1"))
+				is(hop.Text, "hop-%d", found && net.Bits() == 8, err)
+				hop, _, found, err = r.Lookup(netip.MustParseAddr("2001:db8::1"))
+				is(hop.Text, "hop-%d", found, err)
+				text, _, found, err := spans.Get(7)
+				is(string(text), "text-%d", found, err)
+				count := 0
+				walk := r.All()
+				for range walk.All() {
+					count++
+				}
+				if count < 2 || walk.Err() != nil {
+					t.Error(count, walk.Err())
+				}
+			}
+		}()
+	}
+	for round := 1; round < 12 && !t.Failed(); round++ {
+		for i := range 20 {
+			a.do(fmt.Sprintf("add 10.200.0.0/16 change-%d", i))
+		}
+		newest.Store(int64(round))
+		a.kill()
+		b.kill()
+		a = serve(t, routesFolder, "routes", table(round))
+		b = serve(t, rangesFolder, "ranges", list(round))
+	}
+	over.Store(true)
+	group.Wait()
 }
 
 // Next hops that come and go: an answer is the text that a prefix had, or has.

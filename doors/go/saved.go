@@ -16,8 +16,14 @@ type savedFile struct {
 	root [3]uint64
 }
 
+// isLittleEndian says whether words have the byte order of the formats.
+var isLittleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
 // openSaved opens a saved file, whatever it holds, and checks its header and its checksums.
 func openSaved(path string) (f *savedFile, err error) {
+	if !isLittleEndian {
+		return nil, fmt.Errorf("%s: %w", path, ErrUnsupported)
+	}
 	// This check comes before opening, because opening a pipe would wait for its writer.
 	info, err := os.Stat(path)
 	if err != nil {

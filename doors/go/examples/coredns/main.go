@@ -1,3 +1,4 @@
+// Command coredns is a CoreDNS with the plugin "sapwood", and few others.
 package main
 
 import (
@@ -9,15 +10,17 @@ import (
 	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/log"
 	_ "github.com/coredns/coredns/plugin/whoami"
+
+	"sapwood/doors/go/examples/coredns/blocker"
 )
 
 // The plugin comes before those that answer from elsewhere.
 func order() {
-	if slices.Contains(dnsserver.Directives, name) {
+	if slices.Contains(dnsserver.Directives, blocker.Name) {
 		return
 	}
 	before := slices.Index(dnsserver.Directives, "cache")
-	dnsserver.Directives = slices.Insert(dnsserver.Directives, before, name)
+	dnsserver.Directives = slices.Insert(dnsserver.Directives, before, blocker.Name)
 }
 
 func main() {

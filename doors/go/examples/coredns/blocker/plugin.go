@@ -1,6 +1,6 @@
-// The plugin "sapwood" of CoreDNS: answers from a list of names that another process serves, or
-// from a saved one.
-package main
+// Package blocker is the plugin "sapwood" of CoreDNS: it answers from a list of names that another
+// process serves, or from a saved one.
+package blocker
 
 import (
 	"context"
@@ -16,7 +16,8 @@ import (
 	sapwood "sapwood/doors/go"
 )
 
-const name = "sapwood"
+// Name is the name of the plugin in a Corefile.
+const Name = "sapwood"
 
 // blocker answers queries for names that the list has.
 type blocker struct {
@@ -37,7 +38,7 @@ var (
 )
 
 func init() {
-	caddy.RegisterPlugin(name, caddy.Plugin{ServerType: "dns", Action: setup})
+	caddy.RegisterPlugin(Name, caddy.Plugin{ServerType: "dns", Action: setup})
 }
 
 // setup reads the plugin's part of the Corefile:
@@ -51,17 +52,17 @@ func setup(c *caddy.Controller) error {
 	var path string
 	for c.Next() {
 		if path != "" {
-			return plugin.Error(name, c.Err("there is one list in a server block"))
+			return plugin.Error(Name, c.Err("there is one list in a server block"))
 		}
 		paths := c.RemainingArgs()
 		if len(paths) != 1 {
-			return plugin.Error(name, c.ArgErr())
+			return plugin.Error(Name, c.ArgErr())
 		}
 		path = paths[0]
 		for c.NextBlock() {
 			what, arguments := c.Val(), c.RemainingArgs()
 			if len(arguments) != 1 {
-				return plugin.Error(name, c.ArgErr())
+				return plugin.Error(Name, c.ArgErr())
 			}
 			known := false
 			switch what {
@@ -71,13 +72,13 @@ func setup(c *caddy.Controller) error {
 				b.open, known = unreadable[arguments[0]]
 			}
 			if !known {
-				return plugin.Error(name, c.Errf("unknown: %s %s", what, arguments[0]))
+				return plugin.Error(Name, c.Errf("unknown: %s %s", what, arguments[0]))
 			}
 		}
 	}
 	var err error
 	if b.names, err = sapwood.OpenNames(path); err != nil {
-		return plugin.Error(name, err)
+		return plugin.Error(Name, err)
 	}
 	c.OnShutdown(b.names.Close)
 	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
@@ -88,7 +89,7 @@ func setup(c *caddy.Controller) error {
 }
 
 // Name is the plugin's name.
-func (b *blocker) Name() string { return name }
+func (b *blocker) Name() string { return Name }
 
 // ServeDNS answers for the names of the list and the names below them, and leaves others to the
 // next plugin.
@@ -97,9 +98,9 @@ func (b *blocker) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	blocked, err := b.blocks(state.QName())
 	switch {
 	case err != nil && !b.open:
-		return dns.RcodeServerFailure, plugin.Error(name, err)
+		return dns.RcodeServerFailure, plugin.Error(Name, err)
 	case !blocked:
-		return plugin.NextOrFailure(name, b.next, ctx, w, r)
+		return plugin.NextOrFailure(Name, b.next, ctx, w, r)
 	}
 	m := new(dns.Msg)
 	m.SetRcode(r, b.rcode)
