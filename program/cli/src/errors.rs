@@ -84,7 +84,7 @@ pub enum Error {
         /// The list, `-` for stdin.
         path: PathBuf,
         /// What it is like.
-        what: sapwood_routes::names::NotAList,
+        what: sapwood_lists::names::NotAList,
     },
     /// Some queries were bad. Each was reported, and the others were answered.
     #[error("bad queries: {bad} of {all}")]
