@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod fingerprints;
 mod format;
 mod load;
 mod loading;
@@ -43,6 +44,7 @@ mod value;
 mod verdict;
 
 pub use error::{ListError, MAX_CANCELS, MAX_LISTS};
+pub use fingerprints::{FINGERPRINTS_MAGIC, Fingerprints, FingerprintsError, MAX_VALUES};
 pub use format::Format;
 pub use load::{Event, Loader, Options, Summary};
 pub use map::{ListMap, OpenListError, check, open};

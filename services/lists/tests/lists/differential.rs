@@ -2,7 +2,7 @@
 //! it came to be.
 
 use sapwood::qp::{OrderedRead, QpStore};
-use sapwood_lists::{Format, Loader, Meta, Options, Source, check, verdict};
+use sapwood_lists::{Fingerprints, Format, Loader, Meta, Options, Source, check, verdict};
 
 use crate::oracle::{Oracle, Said, TYPES, random_list, random_name};
 
@@ -37,12 +37,14 @@ fn compare(
     let meta = Meta::of(map).unwrap();
     assert_eq!(check(map).as_ref(), Ok(&meta));
     let mut answered = 0;
+    let small = Fingerprints::with_seed(map, [0; 16]).unwrap();
     for _ in 0..150 {
         let name = random_name(random, 6);
         let key = sapwood::key::dns_name(name.join(".")).unwrap();
         for (rtype, _) in TYPES {
             let expected = oracle.verdict(&name, rtype);
             let found = verdict(map, &meta, &key, rtype).unwrap();
+            assert_eq!(small.verdict(&key, rtype), found, "{about}");
             let actions = [
                 expected.map(|said| &said.action),
                 found.as_ref().map(|found| &found.terms.action),
