@@ -78,6 +78,9 @@ pub enum Error {
     #[cfg(feature = "bpf")]
     #[error(transparent)]
     Mirror(#[from] sapwood_routes::MirrorError),
+    /// Lists of rules cannot become a map.
+    #[error(transparent)]
+    Rules(#[from] sapwood_lists::ListError),
     /// Most lines of a list of domain names were refused.
     #[error("{}: {what}", name(path))]
     List {

@@ -15,10 +15,11 @@ use crate::verdict::{Verdict, best};
 /// most, from some thousand names on; with two million names, less than eight.
 ///
 /// The hash is SipHash-1-3 of the key, under a seed that is random unless it is given. A name that
-/// has no rule is taken for one that has a rule with probability `n / 2^64`, where `n` is the number
-/// of names with rules. A question asks for its own name and those above it. So for two million
-/// names and questions of five labels (six names, with the root), one question in 1.5 million
-/// millions is answered by a rule that is not for it. The order of rules is that of the map.
+/// has no rule is taken for one that has a rule with probability `n / 2^64`, where `n` is the
+/// number of names with rules. A question asks for its own name and those above it. So for two
+/// million names and questions of five labels (six names, with the root), one question in 1.5
+/// million millions is answered by a rule that is not for it. The order of rules is that of the
+/// map.
 ///
 /// ```
 /// use sapwood_lists::{Action, Fingerprints, Loader, Options, Source};

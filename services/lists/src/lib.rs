@@ -50,9 +50,10 @@ pub use load::{Event, Loader, Options, Summary};
 pub use map::{ListMap, OpenListError, check, open};
 pub use meta::{ListInfo, META_KEY, Meta};
 pub use read::{Counts, LeftOut, MAX_LINE};
+pub use records::rtype as record_type;
 pub use rule::{Action, Class, Record, Rule, Scope, Terms, Types};
 pub use source::Source;
-pub use value::NotRules;
+pub use value::{NotRules, terms as rules_of};
 pub use verdict::{Reason, Verdict, verdict};
 
 /// The README, so that its example is compiled.

@@ -413,7 +413,7 @@ impl<'e> Loader<'e> {
                 .map(|list| list.rules);
             let before = before.max().unwrap_or(0);
             let is_allowed = self.options.allow_shrunk || list.rules == 0;
-            if list.rules < before / 2 && !is_allowed {
+            if list.rules.saturating_mul(2) < before && !is_allowed {
                 return Err(ListError::Shrunk {
                     list: list.name.clone(),
                     now: list.rules,

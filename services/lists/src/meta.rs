@@ -2,7 +2,11 @@
 
 use sapwood::qp::OrderedRead;
 
+use crate::error::ListError;
 use crate::format::Format;
+use crate::read::{self, Manner, Told};
+use crate::rule::{Action, Terms};
+use crate::source::Source;
 use crate::value::NotRules;
 
 /// The key of the entry. Keys of domain names never begin with this byte, which ends a label.
@@ -29,6 +33,54 @@ pub struct ListInfo {
     pub left_out: u64,
     /// Lines that were not understood.
     pub refused: u64,
+}
+
+impl ListInfo {
+    /// The line of the list's file that has a rule of this name, with the scope, the class and the
+    /// conditions of these terms. The file may have changed since the map was made: `None` if it
+    /// has no such line any more.
+    ///
+    /// O(bytes of the file).
+    ///
+    /// ```
+    /// use sapwood_lists::{Loader, Options, Source};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-{}.ads", std::process::id()));
+    /// std::fs::write(&path, "a.example\nb.example\n")?;
+    /// let (map, _) = Loader::new(vec![Source::file(&path)], Options::default()).build()?;
+    /// let found = map.verdict("b.example".as_ref(), 1)?.expect("it is listed");
+    /// let list = &map.meta().lists()[0];
+    /// assert_eq!(list.line_of(&found.key, &found.terms)?, Some(2));
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]: the file cannot be read, or is no such list any more.
+    pub fn line_of(&self, key: &[u8], terms: &Terms) -> Result<Option<u64>, ListError> {
+        let mut opened = Source::file(&self.name).open()?;
+        let text = opened.begin().map_err(ListError::read(&self.name))?;
+        let (format, text) = read::recognised(text, Some(self.format), &self.name)?;
+        let manner = Manner {
+            list: terms.list,
+            format,
+            exceptions: self.exceptions,
+            below: self.below,
+            block: Action::Nxdomain,
+        };
+        let mut found = None;
+        read::read(text, &manner, &self.name, |told| {
+            match told {
+                Told::Rule(rule) if found.is_none() && !rule.is_bad_filter => {
+                    let is_it = rule.key == key && rule.terms.is_same_place(terms);
+                    found = is_it.then_some(rule.line);
+                }
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
 }
 
 /// What a map knows of its lists.

@@ -86,7 +86,13 @@ pub fn record(text: &str, origin: &[u8]) -> Result<OwnedRecord, String> {
     })
 }
 
-/// The number of a type of records.
+/// The number of a type of records, such as `AAAA` or `TYPE65`.
+///
+/// O(1).
+///
+/// ```
+/// assert_eq!(sapwood_lists::record_type("aaaa"), Ok(28));
+/// ```
 ///
 /// # Errors
 /// It is none.

@@ -20,6 +20,23 @@ impl Scope {
     /// All of them.
     pub const ALL: [Scope; 3] = [Scope::Exact, Scope::Below, Scope::WithBelow];
 
+    /// The word for it.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood_lists::Scope;
+    ///
+    /// assert_eq!(Scope::ALL.map(Scope::word), ["exact", "below", "all"]);
+    /// ```
+    pub fn word(self) -> &'static str {
+        match self {
+            Scope::Exact => "exact",
+            Scope::Below => "below",
+            Scope::WithBelow => "all",
+        }
+    }
+
     /// Whether a rule of this scope is for the name itself, or for a name below it.
     ///
     /// O(1).
@@ -352,6 +369,39 @@ impl Terms {
     }
 }
 
+impl fmt::Display for Terms {
+    /// What the rule does, its scope, the number of its list, and what is special.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, {}, list {}",
+            self.action,
+            self.scope.word(),
+            self.list
+        )?;
+        if self.class != Class::Ordinary {
+            write!(f, ", {}", self.class.word())?;
+        }
+        if let Some(types) = &self.types {
+            f.write_str(if types.others {
+                ", types other than"
+            } else {
+                ", types"
+            })?;
+            for rtype in &types.types {
+                write!(f, " {}", domain::base::Rtype::from_int(*rtype))?;
+            }
+        }
+        if !self.except.is_empty() {
+            f.write_str(", except")?;
+        }
+        for key in &self.except {
+            write!(f, " {}", shown_name(key).map_err(|_| fmt::Error)?)?;
+        }
+        Ok(())
+    }
+}
+
 /// A rule of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
@@ -440,6 +490,22 @@ mod tests {
             types: vec![AAAA],
         });
         assert!(!terms.apply(at, at, A) && terms.apply(at, at, AAAA));
+    }
+
+    #[test]
+    fn terms_are_shown_with_all_that_they_say() {
+        let mut terms = Terms::new(Scope::Below, Action::Refused, 2);
+        assert_eq!(terms.to_string(), "refused, below, list 2");
+        terms.class = Class::Important;
+        terms.types = Some(Types {
+            others: true,
+            types: vec![A, AAAA],
+        });
+        terms.except = vec![b"x\0a\0".to_vec()];
+        assert_eq!(
+            terms.to_string(),
+            "refused, below, list 2, important, types other than A AAAA, except a.x"
+        );
     }
 
     #[test]

@@ -241,7 +241,18 @@ pub fn rules(value: &[u8]) -> impl Iterator<Item = Result<(&[u8], Terms), NotRul
     })
 }
 
-/// The rules of a value.
+/// The rules in a value of a map, in their order.
+///
+/// O(length of the value).
+///
+/// ```
+/// use sapwood_lists::{Action, rules_of};
+///
+/// let rules = rules_of(&[0x20])?;
+/// assert_eq!((rules.len(), &rules[0].action), (1, &Action::Nxdomain));
+/// assert!(rules_of(&[0xff]).is_err());
+/// # Ok::<(), sapwood_lists::NotRules>(())
+/// ```
 ///
 /// # Errors
 /// [`NotRules`]: it is another kind of value.

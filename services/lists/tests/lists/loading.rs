@@ -166,7 +166,8 @@ fn lists_that_become_empty_or_small_are_refused_unless_they_may() {
             (version, 5)
         );
     }
-    load(&["a.x\nb.x\n"], &store).unwrap();
+    assert!(load(&["a.x\nb.x\n"], &store).is_err(), "less than half");
+    load(&["a.x\nb.x\nc.x\n"], &store).unwrap();
     let may = |options| Loader::new(vec![Source::text("list 0", "")], options).reload(&store);
     let shrunk = Options {
         allow_shrunk: true,
@@ -177,7 +178,7 @@ fn lists_that_become_empty_or_small_are_refused_unless_they_may() {
         allow_empty: true,
         ..Options::default()
     };
-    assert_eq!(may(empty).unwrap().removed, 2);
+    assert_eq!(may(empty).unwrap().removed, 3);
     assert_eq!(store.len(), 1, "what the map says of its lists is left");
 }
 
@@ -218,6 +219,33 @@ fn files_are_read_as_they_are_and_faults_are_told_with_their_lines() {
         .build()
         .unwrap_err();
     assert!(matches!(error, ListError::Read { .. }), "{error}");
+}
+
+#[test]
+fn the_line_of_a_rule_is_found_again_if_it_is_still_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ads");
+    std::fs::write(&path, "! x\n||a.x^\n||a.x^$dnstype=A\n@@||b.a.x^\n").unwrap();
+    let (map, _) = Loader::new(vec![Source::file(&path)], Options::default())
+        .build()
+        .unwrap();
+    let line = |name: &str, rtype| {
+        let found = map.verdict(name.as_bytes(), rtype).unwrap().unwrap();
+        map.meta().lists()[0]
+            .line_of(&found.key, &found.terms)
+            .unwrap()
+    };
+    assert_eq!(line("a.x", 28), Some(2));
+    assert_eq!(line("c.b.a.x", 1), Some(4));
+    std::fs::write(&path, "||b.x^\n@@||b.a.x^\n").unwrap();
+    assert_eq!((line("a.x", 28), line("b.a.x", 1)), (None, Some(2)));
+    std::fs::remove_file(&path).unwrap();
+    let found = map.verdict(b"a.x", 1).unwrap().unwrap();
+    assert!(
+        map.meta().lists()[0]
+            .line_of(&found.key, &found.terms)
+            .is_err()
+    );
 }
 
 #[test]
