@@ -19,7 +19,7 @@ use crate::marks::Marks;
 use crate::meta::META_KEY;
 use crate::read::ReadRule;
 use crate::reduce::{At, next, precedes_all, reduce, replaces};
-use crate::rule::{Action, Terms};
+use crate::rule::{Action, Rule, Terms};
 use crate::value::{self, MANY, NotRules};
 use crate::verdict::order;
 
@@ -119,14 +119,9 @@ impl<'o> Loading<'o> {
     }
 
     /// Takes a rule of a text.
-    pub fn arrive(&mut self, rule: ReadRule, list: &str) -> Result<(), ListError> {
-        let ReadRule {
-            key,
-            terms,
-            line,
-            is_bad_filter,
-        } = rule;
-        if is_bad_filter {
+    pub fn arrive(&mut self, read: ReadRule, list: &str) -> Result<(), ListError> {
+        let Rule { key, terms, line } = read.rule;
+        if read.is_bad_filter {
             if self.found_cancels.len() == MAX_CANCELS {
                 let list = list.into();
                 return Err(ListError::TooManyCancels { list, line });

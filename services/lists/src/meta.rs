@@ -4,7 +4,6 @@ use sapwood::qp::OrderedRead;
 
 use crate::error::ListError;
 use crate::format::Format;
-use crate::read::{self, Manner, Told};
 use crate::rule::{Action, Terms};
 use crate::source::Source;
 use crate::value::NotRules;
@@ -58,26 +57,12 @@ impl ListInfo {
     /// # Errors
     /// [`ListError`]: the file cannot be read, or is no such list any more.
     pub fn line_of(&self, key: &[u8], terms: &Terms) -> Result<Option<u64>, ListError> {
-        let mut opened = Source::file(&self.name).open()?;
-        let text = opened.begin().map_err(ListError::read(&self.name))?;
-        let (format, text) = read::recognised(text, Some(self.format), &self.name)?;
-        let manner = Manner {
-            list: terms.list,
-            format,
-            exceptions: self.exceptions,
-            below: self.below,
-            block: Action::Nxdomain,
-        };
+        let list = Source::file(&self.name).format(self.format);
+        let list = list.exceptions(self.exceptions).below(self.below);
         let mut found = None;
-        read::read(text, &manner, &self.name, |told| {
-            match told {
-                Told::Rule(rule) if found.is_none() && !rule.is_bad_filter => {
-                    let is_it = rule.key == key && rule.terms.is_same_place(terms);
-                    found = is_it.then_some(rule.line);
-                }
-                _ => {}
-            }
-            Ok(())
+        list.each_rule(terms.list, &Action::Nxdomain, |rule| {
+            let is_it = found.is_none() && rule.key == key && rule.terms.is_same_place(terms);
+            found = found.or(is_it.then_some(rule.line));
         })?;
         Ok(found)
     }

@@ -8,6 +8,8 @@ use std::time::SystemTime;
 
 use crate::error::ListError;
 use crate::format::Format;
+use crate::read::{self, Counts, Manner, Told};
+use crate::rule::{Action, Rule};
 
 /// A list that is to be read, and how.
 ///
@@ -100,6 +102,53 @@ impl Source {
             Place::File(path) => Some(path),
             Place::Text(_) => None,
         }
+    }
+
+    /// Reads the rules of the list, line by line, as those of a list of this number. Rules that
+    /// only block do what `block` says. Rules with `$badfilter` are passed over. The counts tell
+    /// how many lines were not understood.
+    ///
+    /// O(bytes of the list), in memory for one line.
+    ///
+    /// ```
+    /// use sapwood_lists::{Action, Source};
+    ///
+    /// let list = Source::text("a", "0.0.0.0 a.example\n192.0.2.1 b.example\n");
+    /// let mut all = Vec::new();
+    /// let (format, counts) = list.each_rule(0, &Action::Nxdomain, |rule| {
+    ///     all.push(format!("{} {} {}", rule.line, rule.name(), rule.terms.action));
+    /// })?;
+    /// assert_eq!(all, ["1 a.example nxdomain", "2 b.example addresses 192.0.2.1"]);
+    /// assert_eq!((format.word(), counts.refused), ("hosts", 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]: the list cannot be read, or is no list.
+    pub fn each_rule(
+        &self,
+        list: u16,
+        block: &Action,
+        mut each: impl FnMut(Rule),
+    ) -> Result<(Format, Counts), ListError> {
+        let mut opened = self.open()?;
+        let text = opened.begin().map_err(ListError::read(&self.name))?;
+        let (format, text) = read::recognised(text, self.format, &self.name)?;
+        let manner = Manner {
+            list,
+            format,
+            exceptions: self.exceptions,
+            below: self.below,
+            block: block.clone(),
+        };
+        let counts = read::read(text, &manner, &self.name, |told| {
+            match told {
+                Told::Rule(read) if !read.is_bad_filter => each(read.rule),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok((format, counts))
     }
 
     /// Opens the list, for one reading or more of the same text.

@@ -13,7 +13,7 @@ use crate::error::ListError;
 use crate::format::Format;
 use crate::looks::ListTally;
 use crate::names::{listed_name, shown};
-use crate::rule::{Action, Class, Scope, Terms};
+use crate::rule::{Action, Class, Rule, Scope, Terms};
 pub use lines::MAX_LINE;
 use lines::{Line, Lines};
 
@@ -97,9 +97,7 @@ pub(crate) struct Manner {
 /// A rule as a line has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReadRule {
-    pub key: Vec<u8>,
-    pub terms: Terms,
-    pub line: u64,
+    pub rule: Rule,
     /// Whether it cancels rules like it (`$badfilter`).
     pub is_bad_filter: bool,
 }
@@ -143,9 +141,7 @@ impl Out<'_> {
             };
         }
         self.rules.push(ReadRule {
-            key,
-            terms,
-            line,
+            rule: Rule { key, terms, line },
             is_bad_filter,
         });
     }

@@ -1,7 +1,6 @@
 //! What lines of each format say.
 
 use super::*;
-use crate::rule::Rule;
 
 fn manner(format: Format) -> Manner {
     Manner {
@@ -15,12 +14,7 @@ fn manner(format: Format) -> Manner {
 
 /// A rule as text: its name, its action, and what is special.
 fn shown_rule(read: &ReadRule) -> String {
-    let ReadRule {
-        key,
-        terms,
-        line,
-        is_bad_filter,
-    } = read.clone();
+    let Rule { terms, .. } = &read.rule;
     let scope = match terms.scope {
         Scope::WithBelow => "+",
         _ => "",
@@ -35,11 +29,10 @@ fn shown_rule(read: &ReadRule) -> String {
     for except in &terms.except {
         text += &format!(" -{}", crate::names::shown_name(except).unwrap());
     }
-    if is_bad_filter {
+    if read.is_bad_filter {
         text += " bad";
     }
-    let rule = Rule { key, terms, line };
-    format!("{}{scope} {}{text}", rule.name(), rule.terms.action)
+    format!("{}{scope} {}{text}", read.rule.name(), terms.action)
 }
 
 /// The rules of a text, its faults with their lines, and its counts.
