@@ -1,5 +1,5 @@
-//! Block lists in all formats: any text is rules or an error. A map that is changed from one text to
-//! another has the bytes of one that is made of the second text, and its values are sound.
+//! Block lists in all formats: any text is rules or an error. A map that is changed from one text
+//! to another has the bytes of one that is made of the second text, and its values are sound.
 #![no_main]
 
 use std::ops::Bound;

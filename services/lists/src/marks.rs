@@ -8,20 +8,17 @@ use std::collections::{HashMap, HashSet};
 
 /// Words of 64 bits in a page.
 const WORDS: usize = 64;
-/// The bytes of addresses that a page's bits stand for are `1 << PAGE_BITS`.
-const PAGE_BITS: u32 = 13;
 
-/// A set of addresses, two bytes a bit.
+/// A set of addresses, `1 << SHIFT` bytes a bit.
 #[derive(Default)]
-struct Bits {
+struct Bits<const SHIFT: u32> {
     pages: HashMap<usize, Box<[u64; WORDS]>>,
 }
 
-impl Bits {
+impl<const SHIFT: u32> Bits<SHIFT> {
     fn place(at: usize) -> (usize, usize, u64) {
-        let bit = at >> 1;
-        let page = at >> PAGE_BITS;
-        (page, bit / 64 % WORDS, 1 << (bit % 64))
+        let bit = at >> SHIFT;
+        (bit / 64 / WORDS, bit / 64 % WORDS, 1 << (bit % 64))
     }
 
     /// Sets a bit; returns whether it was set.
@@ -52,11 +49,11 @@ impl Bits {
 /// second rule, which is the next one, is its own, too. Further rules are in a set.
 #[derive(Default)]
 pub struct Marks {
-    marked: Bits,
+    marked: Bits<1>,
     /// Marked rules behind the second of their value.
     further: HashSet<(usize, usize)>,
-    /// First bytes of values that cover a rule of the text.
-    needed: Bits,
+    /// First bytes of values that make a rule of the text unnecessary, four bytes a bit.
+    needed: Bits<2>,
     /// Whether there is any of them.
     is_needed: bool,
 }

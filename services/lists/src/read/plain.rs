@@ -7,18 +7,12 @@ use crate::names::line_content;
 use crate::records::is_null;
 use crate::rule::{Action, Scope};
 
-/// Names that machines have for themselves.
-const LOCAL: [&[u8]; 10] = [
+/// Names that machines have for themselves, beside those of IPv6 as `ip6-allnodes`.
+const LOCAL: [&[u8]; 4] = [
     b"localhost",
     b"localhost.localdomain",
     b"local",
     b"broadcasthost",
-    b"ip6-localhost",
-    b"ip6-loopback",
-    b"ip6-localnet",
-    b"ip6-mcastprefix",
-    b"ip6-allnodes",
-    b"ip6-allrouters",
 ];
 
 /// `name`, `*.name` or `.name`.
@@ -62,11 +56,7 @@ pub fn hosts(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
     let mut any = false;
     for word in words {
         any = true;
-        let lower = word.to_ascii_lowercase();
-        if LOCAL.contains(&&lower[..])
-            || lower.starts_with(b"ip6-")
-            || self::address(word).is_some()
-        {
+        if is_local(word) || self::address(word).is_some() {
             out.leave(LeftOut::Local);
             continue;
         }
@@ -92,6 +82,13 @@ pub fn hosts(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
         None if any => Ok(()),
         None => Err("there is no name behind the address".into()),
     }
+}
+
+/// Whether machines have a name for themselves.
+fn is_local(word: &[u8]) -> bool {
+    let lower = word.to_ascii_lowercase();
+    let is_of_ip6 = lower.starts_with(b"ip6-") && !lower.contains(&b'.');
+    is_of_ip6 || LOCAL.contains(&&lower[..])
 }
 
 /// An address, perhaps with a zone as `fe80::1%lo0`.

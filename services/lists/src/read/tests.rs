@@ -121,7 +121,7 @@ fn plain_lists() {
 #[test]
 fn hosts_files() {
     let text = "# x\n0.0.0.0 a.example b.example # c.example\n::1\tc.example\n127.0.0.1 d.example#x\n\
-                192.0.2.7 e.example\nf.example\nfe80::1%lo0 localhost\n0.0.0.0 0.0.0.0 g.example\n\
+                192.0.2.7 e.example\nf.example\n0.0.0.0 ip6-i.example\nfe80::1%lo0 localhost\n0.0.0.0 0.0.0.0 g.example\n\
                 :: *.h.example\n";
     assert_eq!(
         rules(Format::Hosts, text),
@@ -132,6 +132,7 @@ fn hosts_files() {
             "d.example nxdomain",
             "e.example addresses 192.0.2.7",
             "f.example nxdomain",
+            "ip6-i.example nxdomain",
             "g.example nxdomain",
             "*.h.example nxdomain",
         ]
