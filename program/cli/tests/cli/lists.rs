@@ -1,5 +1,6 @@
 //! Block lists and response policies: maps that are built, asked, compared and served.
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::common::Scratch;
@@ -349,4 +350,34 @@ fn metrics_of_lists_are_served() {
     s.file("bad", "");
     server.answers("reload\n", &[]);
     wait_value(address, "sapwood_live_reload_errors_total", &[], 1.0);
+}
+
+#[test]
+fn a_killed_server_is_followed_by_another_and_its_rules_stay_meanwhile() {
+    let s = lists();
+    let args = ["lists", "serve", "ads", "hosts", "--live", "live"];
+    let mut server = Server::start(&s, &args);
+    server.signal(Signal::KILL);
+    assert_eq!(server.ends(), None);
+    let ask = |name: &str| s.run(&["lists", "ask", "--live", "live", name]);
+    ask("b.example").code(0);
+    // A list that is no list any more does not end the old rules.
+    s.file("hosts", "<html>\n");
+    s.run(&args).code(2).complains("hosts: this is no list");
+    ask("b.example").code(0);
+    s.file("hosts", "0.0.0.0 a.example b.example\n0.0.0.0 c.example\n");
+    let server = Server::spawn(&s, &args);
+    server
+        .complains("live: taken over from a process that has ended; 0 added, 0 removed, 1 changed");
+    ask("c.example")
+        .code(0)
+        .out("c.example\tnxdomain\tc.example\thosts:2\tthe only rule\n");
+    // A map of other values is not taken over.
+    s.file("words", "oak\n");
+    let args = [
+        "names", "serve", "words", "--values", "text", "--live", "other",
+    ];
+    Server::start(&s, &args).signal(Signal::TERM);
+    let ran = s.run(&["lists", "ask", "--live", "other", "oak"]);
+    ran.code(2).complains("other: not a map of \"lists build\"");
 }
