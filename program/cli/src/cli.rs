@@ -2,6 +2,7 @@
 
 #[cfg(feature = "bpf")]
 pub mod bpf;
+pub mod lists;
 pub mod live;
 mod names;
 pub mod ranges;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
+use lists::ListsCommand;
 use live::LiveCommand;
 pub use names::{
     BuildArgs, ClosestArgs, CountArgs, DiffArgs, HasArgs, KeyArgs, KeysArgs, ListArgs, Listing,
@@ -57,6 +59,9 @@ macro_rules! exit_codes {
   sapwood ranges build ports.txt -o ports.ranges
                                                 a map of ranges of numbers
   sapwood ranges alloc ports.ranges 8 'my own'  the lowest room for a new range
+  sapwood lists build ads.txt -o blocked.lists  a map of the rules of a block list
+  sapwood lists ask blocked.lists www.ads.example
+                                                which rule of which list answers a question
   sapwood report --map words.qp -o report.html  a page about the shape of a map
 
 ",
@@ -107,6 +112,17 @@ pub enum Command {
         /// What to do with the maps.
         #[command(subcommand)]
         command: RangesCommand,
+    },
+    /// Builds, serves and asks maps of block lists and response policies
+    #[command(after_help = "Examples:
+  sapwood lists build ads.txt --exceptions mine.txt -o blocked.lists
+  sapwood lists ask blocked.lists www.ads.example
+  sapwood lists serve ads.txt malware.rpz --live /dev/shm/blocked --watch
+  sapwood lists check ads.txt")]
+    Lists {
+        /// What to do with the lists.
+        #[command(subcommand)]
+        command: ListsCommand,
     },
     /// Shows live maps: maps that one process keeps and others read
     #[command(after_help = "Examples:

@@ -78,13 +78,16 @@ pub enum Error {
     #[cfg(feature = "bpf")]
     #[error(transparent)]
     Mirror(#[from] sapwood_routes::MirrorError),
+    /// Lists of rules cannot become a map.
+    #[error(transparent)]
+    Rules(#[from] sapwood_lists::ListError),
     /// Most lines of a list of domain names were refused.
     #[error("{}: {what}", name(path))]
     List {
         /// The list, `-` for stdin.
         path: PathBuf,
         /// What it is like.
-        what: sapwood_routes::names::NotAList,
+        what: sapwood_lists::names::NotAList,
     },
     /// Some queries were bad. Each was reported, and the others were answered.
     #[error("bad queries: {bad} of {all}")]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use sapwood::key::dns_name_to_text;
-use sapwood_routes::names::{asked_name, line_content, listed_name, shown_name};
+use sapwood_lists::names::{asked_name, line_content, listed_name, shown_name};
 use serde_json::{Value, json};
 
 /// The form of keys in arguments, input and output.

@@ -10,6 +10,7 @@ mod commands;
 mod diff;
 pub mod errors;
 mod keys;
+mod lists;
 mod live;
 mod manual;
 mod names;
@@ -41,6 +42,7 @@ pub fn run(command: Command) -> Outcome {
         Command::Names { command } => names::run(command),
         Command::Routes { command } => routes::run(&command),
         Command::Ranges { command } => ranges::run(&command),
+        Command::Lists { command } => lists::run(&command),
         Command::Live { command } => match command {
             cli::live::LiveCommand::Status(args) => live::status(&args),
         },

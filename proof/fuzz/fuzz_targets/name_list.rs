@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
 use sapwood::key::{DNS_KEY_MAX, dns_name};
-use sapwood_routes::names::{
+use sapwood_lists::names::{
     ListFormat, ListTally, asked_name, line_content, line_parts, listed_name, shown_name,
 };
 

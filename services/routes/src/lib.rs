@@ -1,7 +1,6 @@
 //! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table. With
-//! the feature `names` also of plain lists of domain names: the module `names`. With the feature
-//! `mirror`, `RouteMirror` follows the kernel's routes into tables by which a process forwards
-//! packets, and with the feature `bpf` also into those of programs in the kernel.
+//! the feature `mirror`, `RouteMirror` follows the kernel's routes into tables by which a process
+//! forwards packets, and with the feature `bpf` also into those of programs in the kernel.
 //!
 //! A reader of a file returns one [`Route`] at a time and keeps only the record that it reads.
 //! Files are not trusted: every fault in them is an [`Error`] with its place, never a panic.
@@ -25,13 +24,9 @@ mod dump;
 mod input;
 #[cfg(feature = "kernel")]
 mod kernel;
-#[cfg(feature = "names")]
-mod lists;
 #[cfg(all(feature = "mirror", target_os = "linux"))]
 mod mirror;
 mod mrt;
-#[cfg(feature = "names")]
-pub mod names;
 #[cfg(all(feature = "bpf", target_os = "linux"))]
 mod router;
 mod text;

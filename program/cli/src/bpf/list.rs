@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use sapwood_routes::names::{ListTally, line_content, listed_name};
+use sapwood_lists::names::{ListTally, line_content, listed_name};
 use sapwood_xdp::NameRule;
 
 use crate::errors::{Error, shown};

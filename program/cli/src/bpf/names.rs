@@ -8,7 +8,7 @@ use std::sync::mpsc::RecvTimeoutError;
 
 use sapwood::key::dns_name;
 use sapwood_bpf::BpfArena;
-use sapwood_routes::names::{asked_name, listed_name};
+use sapwood_lists::names::{asked_name, listed_name};
 use sapwood_xdp::{
     NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, closest_rule, interface_index,
 };

@@ -6,6 +6,7 @@ pub mod names;
 pub mod ranges;
 pub mod routes;
 pub mod serve;
+pub mod serve_lists;
 pub mod serve_names;
 pub mod serve_ranges;
 pub mod serve_routes;

@@ -166,10 +166,10 @@ pub fn keep_with_texts<M: sapwood_live::LiveMap>(
     Ok((live, texts, unpublished))
 }
 
-/// Begins a command, before it reads its list: checks that the options fit the list, and that the
-/// metrics can be shown; begins to watch the list.
-pub fn begin(list: &Path, args: &KeepArgs) -> Result<Begun, Error> {
-    if args.watch && list == Path::new("-") {
+/// Begins a command, before it reads its lists: checks that the options fit them, and that the
+/// metrics can be shown; begins to watch the lists.
+pub fn begin(lists: &[&Path], args: &KeepArgs) -> Result<Begun, Error> {
+    if args.watch && lists.contains(&Path::new("-")) {
         let what = "--watch needs a file: standard input cannot be read again";
         return Err(Error::Usage(what.into()));
     }
@@ -178,7 +178,7 @@ pub fn begin(list: &Path, args: &KeepArgs) -> Result<Begun, Error> {
     Ok(Begun {
         metrics: LiveMetrics::new(service.metrics(), args)?,
         service,
-        watch: args.watch.then(|| Watch::begin(list)),
+        watch: args.watch.then(|| Watch::begin(lists)),
     })
 }
 

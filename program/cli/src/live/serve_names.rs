@@ -34,7 +34,7 @@ pub fn run(args: &NamesServeArgs) -> Outcome {
 
 fn run_with<V: ?Sized + ListedValue>(args: &NamesServeArgs) -> Outcome {
     let _serve = span!(INFO, "serve", map = %args.keep.live.display());
-    let begun = serve::begin(&args.list.input, &args.keep)?;
+    let begun = serve::begin(&[&args.list.input], &args.keep)?;
     let (map, counts) = list::read::<V>(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;

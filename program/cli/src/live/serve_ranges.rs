@@ -31,7 +31,7 @@ struct Map<'a> {
 /// Serves a map.
 pub fn run(args: &ServeArgs) -> Outcome {
     let _serve = span!(INFO, "serve", map = %args.keep.live.display());
-    let begun = serve::begin(&args.list.input, &args.keep)?;
+    let begun = serve::begin(&[&args.list.input], &args.keep)?;
     let ranges = build::list(&args.list)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;

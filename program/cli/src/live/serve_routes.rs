@@ -28,7 +28,7 @@ struct Table<'a> {
 /// Serves a table.
 pub fn run(args: &ServeArgs) -> Outcome {
     let _serve = span!(INFO, "serve", map = %args.keep.live.display());
-    let begun = serve::begin(&args.input, &args.keep)?;
+    let begun = serve::begin(&[&args.input], &args.keep)?;
     let routes = Routes::load(&args.input, &args.source)?;
     let signals = Signals::begin()?;
     let folder = &args.keep.live;

@@ -1,4 +1,4 @@
-//! Watches a file for changes, by looking at it.
+//! Watches files for changes, by looking at them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,49 +13,57 @@ const YOUNG: Duration = Duration::from_millis(50);
 /// What changes when a file is written, or when another file gets its name.
 type Mark = [i64; 7];
 
-/// The last look at a file, and the file that was read.
+/// The last look at files, and the files that were read.
 pub struct Watch {
-    path: PathBuf,
+    paths: Vec<PathBuf>,
     next: Instant,
-    seen: Option<Mark>,
-    read: Option<Mark>,
+    seen: Vec<Option<Mark>>,
+    read: Vec<Option<Mark>>,
 }
 
 impl Watch {
-    /// Watches a file that is read after this call. It waits for a moment if the file has just been
+    /// Watches files that are read after this call. It waits for a moment if one has just been
     /// written.
-    pub fn begin(path: &Path) -> Self {
+    pub fn begin(paths: &[&Path]) -> Self {
         let mut watch = Watch {
-            path: path.into(),
+            paths: paths.iter().map(|path| path.to_path_buf()).collect(),
             next: Instant::now() + EVERY,
-            seen: None,
-            read: None,
+            seen: Vec::new(),
+            read: Vec::new(),
         };
         watch.will_read();
         watch
     }
 
-    /// Notes that the file is read after this call.
+    /// Notes that the files are read after this call.
     pub fn will_read(&mut self) {
-        let modified = std::fs::metadata(&self.path).and_then(|meta| meta.modified());
-        if let Ok(Ok(age)) = modified.map(|time| SystemTime::now().duration_since(time)) {
-            std::thread::sleep(YOUNG.saturating_sub(age));
+        for path in &self.paths {
+            let modified = std::fs::metadata(path).and_then(|meta| meta.modified());
+            if let Ok(Ok(age)) = modified.map(|time| SystemTime::now().duration_since(time)) {
+                std::thread::sleep(YOUNG.saturating_sub(age));
+            }
         }
-        self.seen = mark(&self.path);
-        self.read = self.seen;
+        self.seen = self.marks();
+        self.read.clone_from(&self.seen);
     }
 
-    /// Whether the file is another one than that which was read, and was not changed between the
-    /// last two looks. A file that is missing does not count.
+    /// Whether a file is another one than that which was read, and none was changed between the
+    /// last two looks. Files that are missing do not count.
     pub fn has_changed(&mut self) -> bool {
         if Instant::now() < self.next {
             return false;
         }
         self.next = Instant::now() + EVERY;
-        let now = mark(&self.path);
-        let rests = now.is_some() && now == self.seen;
+        let now = self.marks();
+        let rest = now == self.seen;
+        let mut both = now.iter().zip(&self.read);
+        let is_other = both.any(|(now, read)| now.is_some() && now != read);
         self.seen = now;
-        rests && now != self.read
+        rest && is_other
+    }
+
+    fn marks(&self) -> Vec<Option<Mark>> {
+        self.paths.iter().map(|path| mark(path)).collect()
     }
 }
 
@@ -94,7 +102,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("list");
         std::fs::write(&path, "a").unwrap();
-        let mut watch = Watch::begin(&path);
+        let mut watch = Watch::begin(&[&path]);
         assert!(!changes(&mut watch));
         std::fs::write(&path, "b").unwrap();
         assert!(changes(&mut watch));
@@ -108,5 +116,10 @@ mod tests {
         assert!(!changes(&mut watch));
         std::fs::write(&path, "c").unwrap();
         assert!(changes(&mut watch));
+        let mut watch = Watch::begin(&[&path, &folder.path().join("missing"), &other]);
+        assert!(!changes(&mut watch));
+        std::fs::write(&other, "d").unwrap();
+        assert!(changes(&mut watch));
+        assert!(!changes(&mut watch));
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sapwood::qp::{MAX_KEY, QpMap, QpTxn};
-use sapwood_routes::names::{ListTally, line_content, line_parts};
+use sapwood_lists::names::{ListTally, line_content, line_parts};
 use tracing::field::Empty;
 
 use super::SavedValue;

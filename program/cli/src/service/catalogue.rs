@@ -99,7 +99,8 @@ metrics! {
 }
 
 metrics! {
-    /// What `names serve`, `routes serve` and `ranges serve` export, with the label `map`.
+    /// What `names serve`, `routes serve`, `ranges serve` and `lists serve` export, with the label
+    /// `map`.
     LIVE:
     LIVE_ENTRIES = Metric::gauge("sapwood_live_entries", &[], "Entries of the map.");
     LIVE_BYTES = Metric::gauge("sapwood_live_bytes", &[], "Bytes of memory that the map takes.");
@@ -140,6 +141,16 @@ metrics! {
         "How long it took to read the list again and to make the map what it says.");
     LIVE_RELOADED = Metric::gauge("sapwood_live_reloaded_timestamp_seconds", &[],
         "When the map was made what the list says.");
+}
+
+metrics! {
+    /// What `lists serve` exports beside those of live maps.
+    LISTS:
+    LISTS_RULES = Metric::gauge("sapwood_lists_rules", &["list"], "Rules in the text of a list.");
+    LISTS_KEPT = Metric::gauge("sapwood_lists_kept_rules", &["list"],
+        "Rules of a list that the map has; others make the rest unnecessary.");
+    LISTS_REFUSED = Metric::gauge("sapwood_lists_refused_lines", &["list"],
+        "Lines of a list that are not understood.");
 }
 
 metrics! {
@@ -269,8 +280,8 @@ metrics! {
 }
 
 /// The lists of all commands.
-pub const ALL: [&[Metric]; 8] = [
-    COMMON, LIVE, BPF_NAMES, BPF_SERVE, BPF_ROUTE, BPF_CACHE, BPF_MIRROR, SYNC,
+pub const ALL: [&[Metric]; 9] = [
+    COMMON, LIVE, LISTS, BPF_NAMES, BPF_SERVE, BPF_ROUTE, BPF_CACHE, BPF_MIRROR, SYNC,
 ];
 
 /// All metrics.

@@ -54,7 +54,7 @@ struct Published<'a, L> {
 /// Leads and publishes.
 pub fn run<L: Listed>(list: L, args: &PublishArgs, form: KeyForm, quiet: bool) -> Outcome {
     let keep = args.keep();
-    let mut begun = serve::begin(list.path(), &keep)?;
+    let mut begun = serve::begin(&[list.path()], &keep)?;
     let metrics = PublisherMetrics::new(begun.metrics())?;
     let mut entries = list.read()?;
     let signals = Signals::begin()?;

@@ -19,6 +19,7 @@ mod closest;
 mod common;
 mod damage;
 mod edges;
+mod lists;
 mod live;
 mod live_doors;
 mod live_kinds;

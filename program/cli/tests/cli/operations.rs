@@ -397,6 +397,7 @@ fn units_allow_the_calls_of_their_commands() {
         ("names", "oak\t1\n", "add elm 2\n"),
         ("routes", "10.0.0.0/8 a\n", "add 10.1.0.0/16 b\n"),
         ("ranges", "1 5 one\n", "add 7 9 two\n"),
+        ("lists", "a.example\nb.example\n", "get a.example\n"),
     ] {
         let s = Scratch::new();
         s.file("list", list);

@@ -117,8 +117,8 @@ fn promtool(text: &str) {
     ran.code(0).out("").quiet();
 }
 
-/// Starts a server of a live map with its figures at an address.
-fn start(s: &Scratch, args: &[&str]) -> (Server, SocketAddr) {
+/// Starts a server of a live map with its figures at an address, which it returns, too.
+pub fn start(s: &Scratch, args: &[&str]) -> (Server, SocketAddr) {
     let args = [args, &["--metrics", "127.0.0.1:0"]].concat();
     let server = Server::spawn(s, &args);
     let address = address_in(&server.complains("metrics at "));

@@ -4,7 +4,7 @@
 //! lines come from, and in what stands beside a name.
 //!
 //! ```
-//! use sapwood_routes::names::{ListTally, line_content, listed_name};
+//! use sapwood_lists::names::{ListTally, line_content, listed_name};
 //!
 //! let text = "\u{feff}# blocked\nads.example  # why\r\n*.b\u{fc}cher.example\n||x.example^\n";
 //! let (mut names, mut tally) = (Vec::new(), ListTally::default());
@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use idna::AsciiDenyList;
 use sapwood::key::{DnsNameError, dns_name, dns_name_to_text};
 
-pub use crate::lists::{ListFormat, ListTally, NotAList};
+pub use crate::looks::{ListFormat, ListTally, NotAList};
 
 /// How many bytes of a text a message shows.
 const SHOWN: usize = 80;
@@ -42,7 +42,7 @@ const SHOWN: usize = 80;
 /// it, as in zone files.
 ///
 /// ```
-/// use sapwood_routes::names::line_content;
+/// use sapwood_lists::names::line_content;
 ///
 /// assert_eq!(line_content(b"\xef\xbb\xbf a.example ; note\r"), b"a.example");
 /// assert_eq!(line_content(b"a\\#b.example\\  # a space at the end"), b"a\\#b.example\\ ");
@@ -57,7 +57,7 @@ pub fn line_content(line: &[u8]) -> &[u8] {
 /// that is behind the tab. A comment before the tab hides it.
 ///
 /// ```
-/// use sapwood_routes::names::line_parts;
+/// use sapwood_lists::names::line_parts;
 ///
 /// assert_eq!(line_parts(b" a.example\tred ; #1"), (&b"a.example"[..], Some(&b"red ; #1"[..])));
 /// assert_eq!(line_parts(b"a.example # no\tvalue"), (&b"a.example"[..], None));
@@ -118,7 +118,7 @@ pub struct DomainName<'t> {
 /// with an address.
 ///
 /// ```
-/// use sapwood_routes::names::listed_name;
+/// use sapwood_lists::names::listed_name;
 ///
 /// assert_eq!(listed_name("_dmarc.b\u{fc}cher.example".as_bytes())?.text, "_dmarc.xn--bcher-kva.example");
 /// assert_eq!(listed_name(br"0\/25.2.0.192.in-addr.arpa")?.key, b"arpa\0in-addr\x00192\x000\x002\x000/25\0");
@@ -156,7 +156,7 @@ pub fn listed_name(text: &[u8]) -> Result<DomainName<'_>, String> {
 /// found.
 ///
 /// ```
-/// use sapwood_routes::names::{asked_name, listed_name};
+/// use sapwood_lists::names::{asked_name, listed_name};
 ///
 /// let (asked, listed) = ("B\u{dc}CHER.example.".as_bytes(), "b\u{fc}cher.example".as_bytes());
 /// assert_eq!(asked_name(asked)?.key, listed_name(listed)?.key);
@@ -181,7 +181,7 @@ pub fn asked_name(text: &[u8]) -> Result<DomainName<'_>, String> {
 /// The text of a key, which [`listed_name`] reads as this key.
 ///
 /// ```
-/// use sapwood_routes::names::{asked_name, listed_name, shown_name};
+/// use sapwood_lists::names::{asked_name, listed_name, shown_name};
 ///
 /// let key = asked_name(b"A/b.example")?.key;
 /// assert_eq!(shown_name(&key).as_deref(), Ok(r"a\/b.example"));
@@ -292,7 +292,7 @@ fn is_of_hosts(byte: u8) -> bool {
 }
 
 /// The beginning of a text, for messages.
-fn shown(text: &[u8]) -> String {
+pub(crate) fn shown(text: &[u8]) -> String {
     match std::str::from_utf8(text) {
         Ok(text) if text.chars().count() <= SHOWN => text.escape_debug().to_string(),
         Ok(text) => {

@@ -74,7 +74,7 @@ impl ListFormat {
     /// The form that a line has, if it can be told.
     ///
     /// ```
-    /// use sapwood_routes::names::ListFormat;
+    /// use sapwood_lists::names::ListFormat;
     ///
     /// assert_eq!(ListFormat::of_line(b"0.0.0.0 ads.example"), Some(ListFormat::Hosts));
     /// assert_eq!(ListFormat::of_line(b"ads.example"), None);

@@ -1,0 +1,439 @@
+//! Makes a map of lists, or changes one to what its lists say now.
+
+use sapwood::qp::{OrderedRead, QpStore};
+
+use crate::error::ListError;
+use crate::loading::{Cancels, Loading, Walk};
+use crate::map::ListMap;
+use crate::meta::{ListInfo, META_KEY, Meta, tiers};
+use crate::read::{self, Counts, Manner, Told};
+use crate::rule::Action;
+use crate::source::{Opened, Source};
+
+/// How lists become a map.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What rules do that only say that a name is blocked. The default is [`Action::Nxdomain`].
+    pub block: Action,
+    /// Whether a line that is not understood is an error. By default it is left out.
+    pub strict: bool,
+    /// Whether a list may have no rule.
+    pub allow_empty: bool,
+    /// Whether a list may have less than half of the rules that it had at the reading before.
+    pub allow_shrunk: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            block: Action::Nxdomain,
+            strict: false,
+            allow_empty: false,
+            allow_shrunk: false,
+        }
+    }
+}
+
+/// What a loading tells while it goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<'e> {
+    /// A list is read.
+    Begin {
+        /// Its name.
+        list: &'e str,
+        /// Bytes of its text.
+        bytes: u64,
+        /// How many times all lists were read before.
+        pass: usize,
+    },
+    /// So many bytes of it were read.
+    At(u64),
+    /// A line is not understood, and left out. It is told once, in the first reading.
+    Refused {
+        /// The list.
+        list: &'e str,
+        /// The number of the line.
+        line: u64,
+        /// Why.
+        what: &'e str,
+    },
+    /// All rules were read; they are brought together.
+    Settle,
+}
+
+/// What a loading has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// What the map says of its lists.
+    pub meta: Meta,
+    /// The counts of each list's lines.
+    pub counts: Vec<Counts>,
+    /// Entries that were added, removed and changed.
+    pub added: u64,
+    /// See `added`.
+    pub removed: u64,
+    /// See `added`.
+    pub changed: u64,
+    /// How many times the lists were read.
+    pub passes: usize,
+    /// Rules that `$badfilter` has taken away.
+    pub cancelled: u64,
+    /// Bytes that the reading took beside the map that is the outcome: for additions and marks.
+    pub extra_bytes: usize,
+}
+
+impl Summary {
+    /// Whether the map had all of it before.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood_lists::Summary;
+    ///
+    /// assert!(Summary::default().is_unchanged());
+    /// ```
+    pub fn is_unchanged(&self) -> bool {
+        (self.added, self.removed, self.changed) == (0, 0, 0)
+    }
+}
+
+/// What makes a map of lists.
+///
+/// ```
+/// use sapwood_lists::{Action, Loader, Options, Source};
+///
+/// let hosts = Source::text("hosts", "0.0.0.0 ads.example\n");
+/// let mine = Source::text("mine", "*.ads.example\n");
+/// let (map, summary) = Loader::new(vec![hosts, mine], Options::default()).build()?;
+/// assert_eq!((map.len(), summary.meta.lists()[1].rules), (1, 1));
+/// let blocked = map.verdict("x.ads.example".as_ref(), 1)?.unwrap();
+/// assert_eq!((blocked.terms.action, blocked.terms.list), (Action::Nxdomain, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Loader<'e> {
+    sources: Vec<Source>,
+    options: Options,
+    tell: Box<dyn FnMut(Event<'_>) + 'e>,
+    /// What `$badfilter` took away at the last loading.
+    cancels: Cancels,
+}
+
+impl<'e> Loader<'e> {
+    /// Of these lists. The first ones come before the others where their rules are alike.
+    ///
+    /// O(1).
+    pub fn new(sources: Vec<Source>, options: Options) -> Self {
+        Loader {
+            sources,
+            options,
+            tell: Box::new(|_| {}),
+            cancels: Cancels::new(),
+        }
+    }
+
+    /// Calls a function with what happens meanwhile: for progress, and for messages.
+    ///
+    /// O(1).
+    pub fn tell(mut self, tell: impl FnMut(Event<'_>) + 'e) -> Self {
+        self.tell = Box::new(tell);
+        self
+    }
+
+    /// Reads the lists into a new map.
+    ///
+    /// O(bytes of the lists).
+    ///
+    /// # Errors
+    /// [`ListError`]: a list cannot be read, or is no list; a map cannot have so many rules.
+    pub fn build(mut self) -> Result<(ListMap, Summary), ListError> {
+        let mut loading = Loading::new(self.sources.len(), None, Cancels::new())?;
+        let mut summary = self.read(&mut loading, None)?;
+        let Loading {
+            mut new,
+            marks,
+            tiers,
+            ..
+        } = loading;
+        // Changes of a part at a time: nothing is changed under the walk.
+        let mut kept = vec![0; self.sources.len()];
+        let mut walk = Walk::new(&tiers);
+        let mut from: Option<Vec<u8>> = None;
+        loop {
+            let mut changes: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            let mut last = None;
+            let bounds = (
+                from.as_deref()
+                    .map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded),
+                std::ops::Bound::Unbounded,
+            );
+            let mut seen = 0;
+            for (key, added) in new.range::<[u8], _>(bounds).take(PART) {
+                seen += 1;
+                walk.settle(&key, None, Some(added), &marks, &mut kept)?;
+                if walk.value != added {
+                    changes.push((key.to_vec(), walk.value.clone()));
+                }
+                if seen == PART {
+                    last = Some(key.to_vec());
+                }
+            }
+            for (key, value) in changes {
+                match value.is_empty() {
+                    true => drop(new.remove(&key)),
+                    false => drop(new.insert(&key, &value)?),
+                }
+            }
+            from = last;
+            if from.is_none() {
+                break;
+            }
+        }
+        summary.added = new.len() as u64;
+        summary.meta = self.meta(&summary, &kept);
+        new.insert(META_KEY, &summary.meta.value())?;
+        Ok((ListMap::new(new, summary.meta.clone()), summary))
+    }
+
+    /// Reads the lists, and changes a store to what they say, in one commit. If anything fails, the
+    /// store stays as it was. A store that is empty, or that [`ListMap`] wrote, is allowed.
+    ///
+    /// O(bytes of the lists + entries of the store). It takes the memory of what changes, and some
+    /// bits for each rule that the store has.
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// use sapwood_lists::{Loader, Options, Source};
+    ///
+    /// let store = QpStore::<[u8]>::builder().build_inline()?;
+    /// let load = |text| Loader::new(vec![Source::text("a", text)], Options::default());
+    /// load("x.example\ny.example\n").reload(&store)?;
+    /// let summary = load("y.example\nz.example\n").reload(&store)?;
+    /// assert_eq!((summary.added, summary.removed, summary.changed), (1, 1, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]: also if a list has become empty, or lost most of its rules.
+    pub fn reload(&mut self, store: &QpStore<[u8]>) -> Result<Summary, ListError> {
+        let version = store.version();
+        let before = store.snapshot();
+        let old: &dyn OrderedRead<[u8]> = &before;
+        let had = match store.is_empty() {
+            true => None,
+            false => Some(Meta::of(old)?),
+        };
+        let cancels = self.cancels.clone();
+        let mut loading = Loading::new(self.sources.len(), Some(old), cancels)?;
+        let mut summary = self.read(&mut loading, had.as_ref())?;
+        let Loading {
+            new,
+            marks,
+            tiers,
+            cancels,
+            ..
+        } = loading;
+        self.cancels = cancels;
+        let mut kept = vec![0; self.sources.len()];
+        let mut txn = store.begin();
+        if store.version() != version {
+            return Err(ListError::MapChanged);
+        }
+        let mut walk = Walk::new(&tiers);
+        let skip = |key: &[u8]| key == META_KEY;
+        let mut added = new.iter().peekable();
+        let mut had = before.iter().filter(|(key, _)| !skip(key)).peekable();
+        loop {
+            let (key, old_value, new_value) = match (had.peek(), added.peek()) {
+                (None, None) => break,
+                (Some((a, _)), Some((b, _))) if a == b => {
+                    let (a, b) = (had.next(), added.next());
+                    match (a, b) {
+                        (Some((key, old)), Some((_, new))) => (key, Some(old), Some(new)),
+                        _ => break,
+                    }
+                }
+                (Some((a, _)), Some((b, _))) if a > b => match added.next() {
+                    Some((key, new)) => (key, None, Some(new)),
+                    None => break,
+                },
+                (Some(_), _) => match had.next() {
+                    Some((key, old)) => (key, Some(old), None),
+                    None => break,
+                },
+                (None, Some(_)) => match added.next() {
+                    Some((key, new)) => (key, None, Some(new)),
+                    None => break,
+                },
+            };
+            walk.settle(&key, old_value, new_value, &marks, &mut kept)?;
+            match (old_value, &walk.value[..]) {
+                (None, b"") => {}
+                (Some(old), new) if old == new => {}
+                (Some(_), b"") => {
+                    txn.remove(&key)?;
+                    summary.removed += 1;
+                }
+                (old, new) => {
+                    txn.insert(&key, new)?;
+                    match old {
+                        None => summary.added += 1,
+                        Some(_) => summary.changed += 1,
+                    }
+                }
+            }
+        }
+        summary.meta = self.meta(&summary, &kept);
+        let value = summary.meta.value();
+        let is_same = old.get(META_KEY) == Some(&value[..]);
+        if summary.is_unchanged() && is_same {
+            txn.rollback();
+            return Ok(summary);
+        }
+        txn.insert(META_KEY, &value)?;
+        txn.commit();
+        Ok(summary)
+    }
+
+    /// Reads the lists as often as they have to be.
+    fn read(
+        &mut self,
+        loading: &mut Loading<'_>,
+        had: Option<&Meta>,
+    ) -> Result<Summary, ListError> {
+        let mut opened = self
+            .sources
+            .iter()
+            .map(Source::open)
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut summary = Summary::default();
+        loop {
+            loading.begin();
+            let first = summary.passes == 0;
+            (summary.counts, summary.meta) = self.pass(loading, &mut opened, summary.passes)?;
+            summary.passes += 1;
+            if first {
+                self.check(&summary, had)?;
+            }
+            if !loading.is_to_be_read_again()? {
+                break;
+            }
+        }
+        for (source, opened) in self.sources.iter().zip(&opened) {
+            if !opened.is_same().map_err(ListError::read(source.name()))? {
+                return Err(ListError::Changed {
+                    list: source.name().into(),
+                });
+            }
+        }
+        (self.tell)(Event::Settle);
+        summary.cancelled = loading.cancelled;
+        summary.extra_bytes = loading.marks.bytes();
+        if loading.old.is_some() {
+            summary.extra_bytes += loading.new.memory().total();
+        }
+        Ok(summary)
+    }
+
+    /// Reads all lists once; returns their counts and what is known of them.
+    fn pass(
+        &mut self,
+        loading: &mut Loading<'_>,
+        opened: &mut [Opened],
+        pass: usize,
+    ) -> Result<(Vec<Counts>, Meta), ListError> {
+        // Tiers depend on the formats, so these come first.
+        let mut manners = Vec::new();
+        for (number, (source, opened)) in self.sources.iter().zip(&mut *opened).enumerate() {
+            let name = source.name();
+            let text = opened.begin().map_err(ListError::read(name))?;
+            let (format, _) = read::recognised(text, source.format, name)?;
+            manners.push(Manner {
+                list: number as u16,
+                format,
+                exceptions: source.exceptions,
+                below: source.below,
+                block: self.options.block.clone(),
+            });
+        }
+        loading.tiers = tiers(manners.iter().map(|manner| manner.format));
+        let (mut all, mut lists) = (Vec::new(), Vec::new());
+        for ((source, opened), manner) in self.sources.iter().zip(opened).zip(&manners) {
+            let list = source.name();
+            let tell = &mut self.tell;
+            let bytes = opened.bytes();
+            tell(Event::Begin { list, bytes, pass });
+            let text = opened.begin().map_err(ListError::read(list))?;
+            let (_, text) = read::recognised(text, Some(manner.format), list)?;
+            let strict = self.options.strict;
+            let counts = read::read(text, manner, list, |told| {
+                match told {
+                    Told::Rule(rule) => loading.arrive(rule, list)?,
+                    Told::Bytes(bytes) => tell(Event::At(bytes)),
+                    Told::Refused(line, what) if strict => {
+                        return Err(ListError::Line {
+                            list: list.into(),
+                            line,
+                            what: what.into(),
+                        });
+                    }
+                    Told::Refused(line, what) if pass == 0 => {
+                        tell(Event::Refused { list, line, what });
+                    }
+                    Told::Refused(..) => {}
+                }
+                Ok(())
+            })?;
+            lists.push(ListInfo {
+                name: list.into(),
+                format: manner.format,
+                exceptions: manner.exceptions,
+                below: manner.below,
+                lines: counts.lines,
+                rules: counts.rules,
+                kept: 0,
+                left_out: counts.left_out.iter().sum(),
+                refused: counts.refused,
+            });
+            all.push(counts);
+        }
+        Ok((all, Meta::new(lists)))
+    }
+
+    /// Refuses lists that have become empty or lost most of their rules.
+    fn check(&self, summary: &Summary, had: Option<&Meta>) -> Result<(), ListError> {
+        for list in summary.meta.lists() {
+            if list.rules == 0 && !self.options.allow_empty {
+                return Err(ListError::Empty {
+                    list: list.name.clone(),
+                });
+            }
+            let before = had.iter().flat_map(|meta| meta.lists());
+            let before = before
+                .filter(|before| before.name == list.name)
+                .map(|list| list.rules);
+            let before = before.max().unwrap_or(0);
+            let is_allowed = self.options.allow_shrunk || list.rules == 0;
+            if list.rules.saturating_mul(2) < before && !is_allowed {
+                return Err(ListError::Shrunk {
+                    list: list.name.clone(),
+                    now: list.rules,
+                    before,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What the map says of its lists, of whose rules it keeps so many.
+    fn meta(&self, summary: &Summary, kept: &[u64]) -> Meta {
+        let lists = summary.meta.lists().iter().zip(kept);
+        let lists = lists.map(|(list, kept)| ListInfo {
+            kept: *kept,
+            ..list.clone()
+        });
+        Meta::new(lists.collect())
+    }
+}
+
+/// Entries that one part of a walk changes at once.
+const PART: usize = 1 << 14;

@@ -1,0 +1,372 @@
+//! A reading of lists beside the map that they change.
+//!
+//! The texts are read line by line. A rule that the map has is marked, and one that it does not
+//! have goes to a second map, the additions. At the end one walk over both, in the order of the
+//! names, drops what has no mark and what is unnecessary. So a reading takes the memory of the
+//! additions and of the marks, which is some bits a rule, and no second copy of the lists.
+//!
+//! A rule is not even added if the rules that are known make it unnecessary. If that turns out to
+//! be wrong, because a rule that was known has no mark at the end, or because a later line came
+//! between, then the texts are read once more.
+
+use std::collections::BTreeSet;
+use std::mem;
+
+use sapwood::qp::{OrderedRead, QpMap};
+
+use crate::error::{ListError, MAX_CANCELS, MAX_LISTS};
+use crate::marks::Marks;
+use crate::meta::META_KEY;
+use crate::read::ReadRule;
+use crate::reduce::{At, next, precedes_all, reduce, replaces};
+use crate::rule::{Action, Rule, Terms};
+use crate::value::{self, MANY, NotRules};
+use crate::verdict::order;
+
+/// Rules that `$badfilter` takes away, as keys and bytes.
+pub type Cancels = BTreeSet<(Vec<u8>, Vec<u8>)>;
+
+/// After so many readings, nothing is left out before the end.
+const PASSES: usize = 4;
+
+/// A loading: what the texts have had so far.
+pub struct Loading<'o> {
+    pub old: Option<&'o dyn OrderedRead<[u8]>>,
+    /// Rules that the texts have, and the old map does not have.
+    pub new: QpMap<[u8]>,
+    pub marks: Marks,
+    /// The tiers of the lists, once their formats are known.
+    pub tiers: Vec<u16>,
+    /// The rules that `$badfilter` takes away, as keys and bytes: those that are known from before
+    /// this reading, and those of this reading.
+    pub cancels: Cancels,
+    found_cancels: Cancels,
+    pub cancelled: u64,
+    /// How many times the texts were read before, with what `$badfilter` takes away now.
+    round: usize,
+    /// Whether a rule was left out because the next one does the same.
+    has_skipped: bool,
+    /// Whether such a rule may be necessary after all.
+    again: bool,
+    /// The names at and below which no rule is left out for this reason any more.
+    careful: QpMap<()>,
+}
+
+/// With more such names, nothing is left out before the end.
+const MANY_CAREFUL: usize = 50_000;
+
+impl<'o> Loading<'o> {
+    pub fn new(
+        lists: usize,
+        old: Option<&'o dyn OrderedRead<[u8]>>,
+        cancels: Cancels,
+    ) -> Result<Self, ListError> {
+        if lists > MAX_LISTS {
+            return Err(ListError::TooMany { lists });
+        }
+        Ok(Loading {
+            old,
+            new: QpMap::new(),
+            marks: Marks::default(),
+            tiers: Vec::new(),
+            cancels,
+            found_cancels: Cancels::new(),
+            cancelled: 0,
+            round: 0,
+            has_skipped: false,
+            again: false,
+            careful: QpMap::new(),
+        })
+    }
+
+    pub fn begin(&mut self) {
+        self.cancelled = 0;
+        self.has_skipped = false;
+        self.again = false;
+        self.marks.forget_needs();
+        self.found_cancels.clear();
+        // Of lines that exclude each other the first one counts: each reading begins without any.
+        self.new.clear();
+    }
+
+    /// Whether the texts have to be read once more, and prepares for it.
+    pub fn is_to_be_read_again(&mut self) -> Result<bool, ListError> {
+        if self.found_cancels != self.cancels {
+            // What they take away may be marked, or have made others unnecessary.
+            self.cancels = mem::take(&mut self.found_cancels);
+            self.marks = Marks::default();
+            self.round = 0;
+            return Ok(true);
+        }
+        self.round += 1;
+        if self.again {
+            return Ok(true);
+        }
+        let (Some(old), true) = (self.old, self.marks.needs_any()) else {
+            return Ok(false);
+        };
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        for (key, value) in old.range(all) {
+            if &*key == META_KEY || !self.marks.is_needed(value) {
+                continue;
+            }
+            let rules = value::terms(value)?.len();
+            if !(0..rules).all(|number| self.marks.is_marked(value, number)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes a rule of a text.
+    pub fn arrive(&mut self, read: ReadRule, list: &str) -> Result<(), ListError> {
+        let Rule { key, terms, line } = read.rule;
+        if read.is_bad_filter {
+            if self.found_cancels.len() == MAX_CANCELS {
+                let list = list.into();
+                return Err(ListError::TooManyCancels { list, line });
+            }
+            // Rules of all lists are taken away.
+            self.found_cancels.insert((key, cancel_bytes(terms)));
+            return Ok(());
+        }
+        if !self.cancels.is_empty() {
+            let cancel = (key, cancel_bytes(terms.clone()));
+            if self.cancels.contains(&cancel) {
+                self.cancelled += 1;
+                return Ok(());
+            }
+            return self.take(&cancel.0, terms, (list, line));
+        }
+        self.take(&key, terms, (list, line))
+    }
+
+    fn take(
+        &mut self,
+        key: &[u8],
+        terms: Terms,
+        (list, line): (&str, u64),
+    ) -> Result<(), ListError> {
+        let too_much = || ListError::TooMuch {
+            list: list.into(),
+            line,
+        };
+        let mut bytes = Vec::new();
+        value::put(&terms, &mut bytes);
+        let old = self.old.and_then(|old| old.get(key));
+        // What the additions have for this name; most often there are none.
+        let mut added = match self.new.get(key) {
+            Some(added) => value::terms(added)?,
+            None => Vec::new(),
+        };
+        let place = added.iter().position(|other| other.is_same_place(&terms));
+        // Whether the old map has a rule that this one excludes. A later line may have that one,
+        // which must not count then: so this one stays until the end.
+        let mut excludes = false;
+        if let Some(old) = old {
+            // The most frequent case: the map has just this rule.
+            let mut found = (old == bytes).then_some(0);
+            let mut is_taken = false;
+            if found.is_none() {
+                for (number, rule) in value::rules(old).enumerate() {
+                    let (part, other) = rule?;
+                    if part == bytes {
+                        found = Some(number);
+                    } else if other.is_same_place(&terms) {
+                        // Of two rules that exclude each other, the first one counts.
+                        let gather = other.action.gathers() && terms.action.gathers();
+                        is_taken = self.marks.is_marked(old, number) && !gather;
+                        excludes = true;
+                    }
+                }
+            }
+            match (found, place) {
+                (Some(number), None) => {
+                    self.marks.mark(old, number);
+                    return Ok(());
+                }
+                _ if is_taken => return Ok(()),
+                _ => {}
+            }
+        }
+        if let Some(place) = place {
+            let before = added[place].action.clone();
+            if !added[place].action.gather(terms.action) || added[place].action == before {
+                return Ok(());
+            }
+            if !is_small(&added[place].action) {
+                return Err(too_much());
+            }
+            return self.add(key, added);
+        }
+        if self.is_unnecessary(key, &terms, excludes)? {
+            return Ok(());
+        }
+        if added.len() == MANY {
+            return Err(too_much());
+        }
+        added.push(terms);
+        added.sort_by(|a, b| order((0, a), (0, b), &self.tiers));
+        self.add(key, added)
+    }
+
+    fn add(&mut self, key: &[u8], rules: Vec<Terms>) -> Result<(), ListError> {
+        let mut value = Vec::new();
+        rules.iter().for_each(|terms| value::put(terms, &mut value));
+        self.new.insert(key, &value)?;
+        Ok(())
+    }
+
+    /// Whether the rules that are known make a rule unnecessary. One that is kept may only be so
+    /// because another one certainly comes first.
+    fn is_unnecessary(
+        &mut self,
+        key: &[u8],
+        terms: &Terms,
+        mut is_kept: bool,
+    ) -> Result<bool, ListError> {
+        if self.round >= PASSES || self.careful.len() > MANY_CAREFUL {
+            return Ok(false);
+        }
+        // Each rule with the value of the old map that has it, if it has no mark yet.
+        let mut known: Vec<(usize, Terms, Option<&[u8]>)> = Vec::new();
+        if let Some(old) = self.old {
+            for (at, value) in old.ancestors(key) {
+                for (number, rule) in value::rules(value).enumerate() {
+                    let (_, terms) = rule?;
+                    let is_marked = self.marks.is_marked(value, number);
+                    if is_marked || self.round == 0 {
+                        known.push((at.len(), terms, (!is_marked).then_some(value)));
+                    }
+                }
+            }
+        }
+        for (at, value) in self.new.ancestors(key) {
+            for rule in value::rules(value) {
+                known.push((at.len(), rule?.1, None));
+            }
+        }
+        let b: At<'_> = (key.len(), terms);
+        let preceding = known
+            .iter()
+            .filter(|(at, a, _)| precedes_all((*at, a), b, &self.tiers));
+        // One that has a mark is certain.
+        let preceding = preceding.min_by_key(|(_, _, unmarked)| unmarked.is_some());
+        if let Some((_, _, unmarked)) = preceding.filter(|(_, _, old)| old.is_none() || !is_kept) {
+            unmarked.iter().for_each(|value| self.marks.need(value));
+            return Ok(true);
+        }
+        // What it makes unnecessary may be marked later, so it has to be there until the end.
+        is_kept |= known
+            .iter()
+            .any(|(at, other, _)| precedes_all(b, (*at, other), &self.tiers));
+        is_kept |= self.careful.longest_prefix(key).is_some();
+        let others = known
+            .iter()
+            .map(|(at, terms, unmarked)| ((*at, terms), *unmarked));
+        let Some((other, unmarked)) = next(b, others, &self.tiers) else {
+            return Ok(false);
+        };
+        if replaces(other, b) {
+            if is_kept {
+                return Ok(false);
+            }
+            self.has_skipped = true;
+            unmarked.iter().for_each(|value| self.marks.need(value));
+            return Ok(true);
+        }
+        // It comes between other rules, of which some may have been left out.
+        if self.has_skipped && self.careful.get(key).is_none() {
+            self.again = true;
+            self.careful.insert(key, ())?;
+        }
+        Ok(false)
+    }
+}
+
+/// The bytes of a rule that `$badfilter` takes away, whatever list has it.
+fn cancel_bytes(mut terms: Terms) -> Vec<u8> {
+    terms.list = 0;
+    let mut bytes = Vec::new();
+    value::put(&terms, &mut bytes);
+    bytes
+}
+
+/// Whether an action is not beyond the limits of one rule.
+fn is_small(action: &Action) -> bool {
+    match action {
+        Action::Addresses(all) => all.len() <= MANY,
+        Action::Records(all) => all.len() <= MANY,
+        _ => true,
+    }
+}
+
+/// A walk over names in their order, which keeps the rules of the names above.
+pub struct Walk<'t> {
+    tiers: &'t [u16],
+    path: Vec<u8>,
+    above: Vec<(usize, Vec<Terms>)>,
+    /// What becomes of the value of the last name.
+    pub value: Vec<u8>,
+}
+
+impl<'t> Walk<'t> {
+    pub fn new(tiers: &'t [u16]) -> Self {
+        Walk {
+            tiers,
+            path: Vec::new(),
+            above: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Makes the value of the next name: of the old rules that are marked, and of those that were
+    /// added. Counts its rules by their lists.
+    pub fn settle(
+        &mut self,
+        key: &[u8],
+        old: Option<&[u8]>,
+        added: Option<&[u8]>,
+        marks: &Marks,
+        kept: &mut [u64],
+    ) -> Result<(), NotRules> {
+        let mut rules: Vec<Terms> = Vec::new();
+        for (number, rule) in value::rules(old.unwrap_or_default()).enumerate() {
+            let (_, terms) = rule?;
+            if marks.is_marked(old.unwrap_or_default(), number) {
+                rules.push(terms);
+            }
+        }
+        for rule in value::rules(added.unwrap_or_default()) {
+            let (_, terms) = rule?;
+            match rules.iter_mut().find(|other| other.is_same_place(&terms)) {
+                // Both are of this reading, and the lines that exclude others are gone.
+                Some(other) => drop(other.action.gather(terms.action)),
+                None => rules.push(terms),
+            }
+        }
+        rules.sort_by(|a, b| order((0, a), (0, b), self.tiers));
+        while let Some((len, _)) = self.above.last() {
+            if key.get(..*len) == Some(&self.path[..*len]) {
+                break;
+            }
+            self.above.pop();
+        }
+        reduce(key.len(), &mut rules, &self.above, self.tiers);
+        self.value.clear();
+        for terms in &rules {
+            value::put(terms, &mut self.value);
+            if let Some(kept) = kept.get_mut(usize::from(terms.list)) {
+                *kept += 1;
+            }
+        }
+        let is_above = |terms: &Terms| terms.scope.has(false);
+        if rules.iter().any(is_above) {
+            rules.retain(is_above);
+            self.path.clear();
+            self.path.extend_from_slice(key);
+            self.above.push((key.len(), rules));
+        }
+        Ok(())
+    }
+}

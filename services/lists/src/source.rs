@@ -1,0 +1,255 @@
+//! Where lists come from.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::error::ListError;
+use crate::format::Format;
+use crate::read::{self, Counts, Manner, Told};
+use crate::rule::{Action, Rule};
+
+/// A list that is to be read, and how.
+///
+/// ```
+/// use sapwood_lists::{Format, Source};
+///
+/// let ads = Source::file("/etc/lists/ads.txt").format(Format::Hosts).below(true);
+/// assert_eq!(ads.name(), "/etc/lists/ads.txt");
+/// let mine = Source::text("mine", "good.ads.example\n").exceptions(true);
+/// assert_eq!(mine.name(), "mine");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Source {
+    name: String,
+    place: Place,
+    pub(crate) format: Option<Format>,
+    pub(crate) exceptions: bool,
+    pub(crate) below: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    File(PathBuf),
+    Text(Arc<[u8]>),
+}
+
+impl Source {
+    /// A list in a file, whose path is its name. Each loading opens the file again.
+    ///
+    /// O(1): nothing is read yet.
+    pub fn file(path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        Self::new(path.display().to_string(), Place::File(path.into()))
+    }
+
+    /// A list in memory.
+    ///
+    /// O(length of the text), which is copied.
+    pub fn text(name: impl Into<String>, text: impl AsRef<[u8]>) -> Self {
+        Self::new(name.into(), Place::Text(text.as_ref().into()))
+    }
+
+    fn new(name: String, place: Place) -> Self {
+        Source {
+            name,
+            place,
+            format: None,
+            exceptions: false,
+            below: false,
+        }
+    }
+
+    /// The format, which else is recognised.
+    ///
+    /// O(1).
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = Some(format);
+        self
+    }
+
+    /// Whether the names of the list are exceptions: they pass, whatever other lists say.
+    ///
+    /// O(1).
+    pub fn exceptions(mut self, exceptions: bool) -> Self {
+        self.exceptions = exceptions;
+        self
+    }
+
+    /// Whether the names of a plain list or of a hosts file stand for the names below them, too.
+    /// Without it, they stand for themselves alone.
+    ///
+    /// O(1).
+    pub fn below(mut self, below: bool) -> Self {
+        self.below = below;
+        self
+    }
+
+    /// The name of the list.
+    ///
+    /// O(1).
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The path of the list, if it is a file.
+    ///
+    /// O(1).
+    pub fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File(path) => Some(path),
+            Place::Text(_) => None,
+        }
+    }
+
+    /// Reads the rules of the list, line by line, as those of a list of this number. Rules that
+    /// only block do what `block` says. Rules with `$badfilter` are passed over. The counts tell
+    /// how many lines were not understood.
+    ///
+    /// O(bytes of the list), in memory for one line.
+    ///
+    /// ```
+    /// use sapwood_lists::{Action, Source};
+    ///
+    /// let list = Source::text("a", "0.0.0.0 a.example\n192.0.2.1 b.example\n");
+    /// let mut all = Vec::new();
+    /// let (format, counts) = list.each_rule(0, &Action::Nxdomain, |rule| {
+    ///     all.push(format!("{} {} {}", rule.line, rule.name(), rule.terms.action));
+    /// })?;
+    /// assert_eq!(all, ["1 a.example nxdomain", "2 b.example addresses 192.0.2.1"]);
+    /// assert_eq!((format.word(), counts.refused), ("hosts", 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]: the list cannot be read, or is no list.
+    pub fn each_rule(
+        &self,
+        list: u16,
+        block: &Action,
+        mut each: impl FnMut(Rule),
+    ) -> Result<(Format, Counts), ListError> {
+        let mut opened = self.open()?;
+        let text = opened.begin().map_err(ListError::read(&self.name))?;
+        let (format, text) = read::recognised(text, self.format, &self.name)?;
+        let manner = Manner {
+            list,
+            format,
+            exceptions: self.exceptions,
+            below: self.below,
+            block: block.clone(),
+        };
+        let counts = read::read(text, &manner, &self.name, |told| {
+            match told {
+                Told::Rule(read) if !read.is_bad_filter => each(read.rule),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok((format, counts))
+    }
+
+    /// Opens the list, for one reading or more of the same text.
+    pub(crate) fn open(&self) -> Result<Opened, ListError> {
+        let opened = match &self.place {
+            Place::Text(text) => Ok(Opened::Text(Cursor::new(Arc::clone(text)))),
+            Place::File(path) => Opened::file(path),
+        };
+        opened.map_err(ListError::read(&self.name))
+    }
+}
+
+/// A list that is open.
+pub(crate) enum Opened {
+    File(File, Stamp),
+    Text(Cursor<Arc<[u8]>>),
+}
+
+/// What changes when a file is written.
+type Stamp = (u64, Option<SystemTime>);
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    (metadata.len(), metadata.modified().ok())
+}
+
+impl Opened {
+    fn file(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if metadata.is_file() {
+            return Ok(Opened::File(file, stamp(&metadata)));
+        }
+        // What cannot be read twice is kept.
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        Ok(Opened::Text(Cursor::new(text.into())))
+    }
+
+    /// The text from its beginning.
+    pub fn begin(&mut self) -> io::Result<&mut dyn Read> {
+        match self {
+            Opened::File(file, _) => {
+                file.seek(SeekFrom::Start(0))?;
+                Ok(file)
+            }
+            Opened::Text(text) => {
+                text.set_position(0);
+                Ok(text)
+            }
+        }
+    }
+
+    /// Bytes of the text.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Opened::File(_, (bytes, _)) => *bytes,
+            Opened::Text(text) => text.get_ref().len() as u64,
+        }
+    }
+
+    /// Whether the text is still the one that was opened.
+    pub fn is_same(&self) -> io::Result<bool> {
+        match self {
+            Opened::File(file, before) => Ok(stamp(&file.metadata()?) == *before),
+            Opened::Text(_) => Ok(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn files_are_read_again_from_their_beginning_and_changes_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("list");
+        std::fs::write(&path, "abc").unwrap();
+        let mut opened = Source::file(&path).open().unwrap();
+        for _ in 0..2 {
+            let mut text = String::new();
+            opened.begin().unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!((text.as_str(), opened.bytes()), ("abc", 3));
+            assert!(opened.is_same().unwrap());
+        }
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(b"d").unwrap();
+        assert!(!opened.is_same().unwrap());
+        let error = Source::file(folder.path()).open().err().unwrap();
+        assert!(error.to_string().starts_with("cannot read "), "{error}");
+        assert!(Source::file(folder.path().join("no")).open().is_err());
+        let mut text = Source::text("t", "xy").open().unwrap();
+        for _ in 0..2 {
+            let mut all = String::new();
+            text.begin().unwrap().read_to_string(&mut all).unwrap();
+            assert_eq!((all.as_str(), text.bytes()), ("xy", 2));
+        }
+    }
+}

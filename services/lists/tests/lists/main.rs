@@ -1,0 +1,5 @@
+//! Lists in all formats, compared with a naive oracle; maps that are made, changed and saved.
+
+mod differential;
+mod loading;
+mod oracle;
