@@ -389,3 +389,38 @@ fn rules_of_the_root_are_rules_as_others() {
         assert!(load().reload(&store).unwrap().is_unchanged(), "{text}");
     }
 }
+
+#[test]
+fn names_below_others_take_no_memory_at_a_reading_even_if_they_come_first() {
+    // Four names below each of 10,000, before and behind it.
+    let line = |n: u32| format!("||a.d{n}.example^\n||b.d{n}.example^\n||c.a.d{n}.example^\n");
+    let above = |n: u32| format!("||d{n}.example^\n||z.d{n}.example^\n");
+    let text = |names: std::ops::Range<u32>| {
+        let lines = names.clone().map(line).collect::<String>();
+        lines + &names.map(above).collect::<String>()
+    };
+    let store = store();
+    let summary = load(&[&text(0..10_000)], &store).unwrap();
+    let list = &summary.meta.lists()[0];
+    assert_eq!(
+        (list.rules, list.kept, store.len()),
+        (50_000, 10_000, 10_001)
+    );
+    let map = store.memory().map.total();
+    let summary = load(&[&text(0..10_000)], &store).unwrap();
+    assert!(summary.is_unchanged() && summary.passes == 1);
+    assert!(
+        summary.extra_bytes * 6 < map,
+        "{} of {map}",
+        summary.extra_bytes
+    );
+    // One of the names above goes, and the names below it that are left come back.
+    let changed = text(0..10_000).replace("||d77.example^\n", "");
+    let summary = load(&[&changed], &store).unwrap();
+    assert_eq!((summary.added, summary.removed, summary.passes), (3, 1, 2));
+    assert!(
+        summary.extra_bytes * 6 < map,
+        "{} of {map}",
+        summary.extra_bytes
+    );
+}
