@@ -187,7 +187,7 @@ fn what_is_low_and_who_rings() {
     assert!(rang[0] >= low && rang[0] <= low + 1);
     let left = end - low;
     assert!(
-        left * 12 > end && left * 3 < end,
+        left * 12 > end && left * 2 < end,
         "{left} of {end} were left"
     );
     // Service gives it back.
