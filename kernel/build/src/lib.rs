@@ -10,14 +10,19 @@ use std::process::Command;
 /// The packages that provide the requirements.
 const PACKAGES: &str = "clang-19 libelf-dev zlib1g-dev linux-libc-dev make pkg-config gcc";
 
+/// The variable that asks for the objects of tests.
+const TEST_OBJECTS: &str = "SAPWOOD_TEST_OBJECTS";
+
 /// The work of a build script. With the feature `kernel`, it checks the requirements and compiles
-/// each `bpf/*/NAME.bpf.c` of the package to `NAME.bpf.o` in `OUT_DIR`, and where there are tests
-/// also those in `tests/bpf`. `include` is the directory of Sapwood's headers.
+/// each `bpf/*/NAME.bpf.c` of the package to `NAME.bpf.o` in `OUT_DIR`. In this repository, whose
+/// `.cargo/config.toml` sets `SAPWOOD_TEST_OBJECTS`, it compiles those of `tests/bpf`, too; for users
+/// it does not. `include` is the directory of Sapwood's headers.
 ///
 /// A fault ends the build script with a message.
 pub fn programs(include: &Path) {
     println!("cargo::rerun-if-env-changed=SAPWOOD_CLANG");
     println!("cargo::rerun-if-env-changed=DOCS_RS");
+    println!("cargo::rerun-if-env-changed={TEST_OBJECTS}");
     println!("cargo::rerun-if-changed={}", include.display());
     println!("cargo::rerun-if-changed=bpf");
     println!("cargo::rerun-if-changed=build.rs");
@@ -50,7 +55,7 @@ fn build(include: &Path) -> Result<(), String> {
     // The programs of tests and benchmarks are compiled like those for users.
     let mut directories = entries(Path::new("bpf"))?;
     let tests = PathBuf::from("tests/bpf");
-    if tests.is_dir() {
+    if tests.is_dir() && env::var_os(TEST_OBJECTS).is_some() {
         println!("cargo::rerun-if-changed={}", tests.display());
         directories.push(tests);
     }
