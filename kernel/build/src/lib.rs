@@ -15,8 +15,8 @@ const TEST_OBJECTS: &str = "SAPWOOD_TEST_OBJECTS";
 
 /// The work of a build script. With the feature `kernel`, it checks the requirements and compiles
 /// each `bpf/*/NAME.bpf.c` of the package to `NAME.bpf.o` in `OUT_DIR`. In this repository, whose
-/// `.cargo/config.toml` sets `SAPWOOD_TEST_OBJECTS`, it compiles those of `tests/bpf`, too; for users
-/// it does not. `include` is the directory of Sapwood's headers.
+/// `.cargo/config.toml` sets `SAPWOOD_TEST_OBJECTS`, it compiles those of `tests/bpf`, too; for
+/// users it does not. `include` is the directory of Sapwood's headers.
 ///
 /// A fault ends the build script with a message.
 pub fn programs(include: &Path) {
