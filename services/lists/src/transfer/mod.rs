@@ -78,6 +78,23 @@ impl Zone {
         })
     }
 
+    /// Whether another one is of the same zone, perhaps from another primary: both would have the
+    /// same copy.
+    ///
+    /// O(length of the names).
+    ///
+    /// ```
+    /// use sapwood_lists::transfer::Zone;
+    ///
+    /// let one: Zone = "rpz.example@192.0.2.1".parse()?;
+    /// assert!(one.is_same(&"RPZ.example@192.0.2.2".parse()?));
+    /// assert!(!one.is_same(&"example@192.0.2.1".parse()?));
+    /// # Ok::<(), String>(())
+    /// ```
+    pub fn is_same(&self, other: &Zone) -> bool {
+        self.name == other.name
+    }
+
     /// The name of its copy in a folder.
     fn file(&self) -> String {
         let name = item::name_text(self.name.as_slice());
