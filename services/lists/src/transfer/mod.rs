@@ -5,6 +5,31 @@
 //! replaced when a new version has come as a whole; whatever goes wrong before leaves it as it is.
 //! [`Secondary::source`] is the list that a [`Loader`](crate::Loader) reads. [`follow`] does it all
 //! in a thread, and [`Notify`] listens for the primary's NOTIFY (RFC 1996).
+//!
+//! ```no_run
+//! use sapwood::qp::QpStore;
+//! use sapwood_lists::transfer::{Limits, Notify, Secondary, follow};
+//! use sapwood_lists::{Loader, Options};
+//! use std::sync::mpsc::channel;
+//!
+//! let zone = "rpz.example@192.0.2.1,key=rpz.key".parse()?;
+//! let mut secondary = Secondary::new(zone, "copies".as_ref(), Limits::default())?;
+//! secondary.refresh()?;
+//! let store = QpStore::<[u8]>::builder().build_inline()?;
+//! let mut loader = Loader::new(vec![secondary.source()], Options::default());
+//! loader.reload(&store)?;
+//!
+//! let (news, changed) = channel();
+//! let followed = follow(secondary, false, move |is_new, state| match &state.trouble {
+//!     Some(trouble) => eprintln!("{trouble}"),
+//!     None => drop(news.send(is_new)),
+//! })?;
+//! let _notify = Notify::listen("0.0.0.0:53".parse()?, &[followed])?;
+//! while changed.recv()? {
+//!     loader.reload(&store)?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod copy;
 mod error;
@@ -188,6 +213,15 @@ pub struct Secondary {
     due: Instant,
 }
 
+/// The SOA of a copy, if there is one.
+fn soa_of(path: &Path, zone: &Zone) -> Result<Option<Soa>, TransferError> {
+    match copy::soa(path, zone.name.as_slice()) {
+        Ok(soa) => Ok(Some(soa)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(TransferError::copy(path)(error)),
+    }
+}
+
 /// How long to wait for a zone that never came.
 const RETRY: Duration = Duration::from_secs(60);
 
@@ -198,11 +232,9 @@ impl Secondary {
     /// [`TransferError::Copy`]: there is a file that is no copy of the zone.
     pub fn new(zone: Zone, folder: &Path, limits: Limits) -> Result<Self, TransferError> {
         let path = folder.join(zone.file());
-        let soa = match copy::soa(&path, zone.name.as_slice()) {
-            Ok(soa) => Some(soa),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(TransferError::copy(&path)(error)),
-        };
+        // What a process left that was killed.
+        let _ = fs::remove_file(path.with_extension("part"));
+        let soa = soa_of(&path, &zone)?;
         let written = fs::metadata(&path).and_then(|metadata| metadata.modified());
         Ok(Secondary {
             zone,
@@ -299,6 +331,8 @@ impl Secondary {
     }
 
     fn ask(&mut self) -> Result<bool, TransferError> {
+        // The copy may have been deleted, so that all of the zone comes.
+        self.soa = soa_of(self.kept.path(), &self.zone)?;
         let had = self.soa.as_ref().map(|soa| soa.serial);
         let has = self.serial()?;
         if let Some(had) = had {

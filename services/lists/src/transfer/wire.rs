@@ -124,8 +124,9 @@ impl Exchange {
     fn read(&mut self, mut bytes: &mut [u8]) -> Result<(), TransferError> {
         while !bytes.is_empty() {
             let left = self.until.saturating_duration_since(Instant::now());
+            let slow = TransferError::Slow(self.limits.whole.as_secs());
             if left.is_zero() {
-                return Err(TransferError::Slow(self.limits.whole.as_secs()));
+                return Err(slow);
             }
             let wait = left.min(self.limits.answer).max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(wait)).map_err(network)?;
@@ -136,11 +137,18 @@ impl Exchange {
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                     return Err(TransferError::Cut);
                 }
+                // The time for all of it was over first.
+                Err(error) if is_late(&error) && left <= self.limits.answer => return Err(slow),
                 Err(error) => return Err(network(error)),
             }
         }
         Ok(())
     }
+}
+
+/// Whether a socket's timeout is over.
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 fn network(error: io::Error) -> TransferError {

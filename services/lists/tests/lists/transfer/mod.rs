@@ -1,224 +1,25 @@
 //! Zones from primaries: one that is written here, which does everything wrong that a primary can,
 //! and NSD and BIND where they are installed.
 
+mod primary;
+mod servers;
+
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, mpsc};
-use std::thread;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use domain::base::iana::{Class, Opcode, Rcode, Rtype};
-use domain::base::rdata::UnknownRecordData;
-use domain::base::{Message, MessageBuilder, Name, Ttl};
+use domain::base::iana::{Opcode, Rcode, Rtype};
+use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::tsig::Time48;
-use domain::tsig::{Algorithm, ClientTransaction, Key, ServerSequence};
+use domain::tsig::{ClientTransaction, Key};
 use sapwood::qp::QpStore;
-use sapwood_lists::transfer::{
-    Limits, Notify, Secondary, TransferError, TransferKey, Zone, ZoneState, follow,
-};
+use sapwood_lists::transfer::{Limits, Notify, Secondary, TransferError, Zone, ZoneState, follow};
 use sapwood_lists::{Loader, Meta, Options, Summary, verdict};
-use tempfile::TempDir;
 
-/// A record: its name, type and data.
-type Rec = (String, u16, Vec<u8>);
-
-/// What a primary answers.
-#[derive(Clone)]
-struct Reply {
-    rcode: Rcode,
-    is_authority: bool,
-    messages: Vec<Vec<Rec>>,
-    /// Messages from this one on have no signature.
-    unsigned_from: usize,
-    /// Whether it says nothing more after its messages, instead of closing the connection.
-    hangs: bool,
-}
-
-impl Reply {
-    fn of(messages: Vec<Vec<Rec>>) -> Self {
-        Reply {
-            rcode: Rcode::NOERROR,
-            is_authority: true,
-            messages,
-            unsigned_from: usize::MAX,
-            hangs: false,
-        }
-    }
-
-    fn refused(rcode: Rcode) -> Self {
-        Reply {
-            rcode,
-            ..Reply::of(vec![vec![]])
-        }
-    }
-}
-
-type Answers = Box<dyn FnMut(Rtype, Option<u32>) -> Reply + Send>;
-
-/// A primary in threads of this process.
-struct Primary {
-    address: SocketAddr,
-    answers: Arc<Mutex<Answers>>,
-    asked: Arc<Mutex<Vec<Rtype>>>,
-}
-
-fn key(name: &str, secret: &[u8]) -> Arc<Key> {
-    let name = name.parse().unwrap();
-    Arc::new(Key::new(Algorithm::Sha256, secret, name, None, None).unwrap())
-}
-
-impl Primary {
-    fn new(key: Option<Arc<Key>>, answers: Answers) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let primary = Primary {
-            address: listener.local_addr().unwrap(),
-            answers: Arc::new(Mutex::new(answers)),
-            asked: Arc::default(),
-        };
-        let (answers, asked) = (Arc::clone(&primary.answers), Arc::clone(&primary.asked));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (answers, asked) = (Arc::clone(&answers), Arc::clone(&asked));
-                let key = key.clone();
-                thread::spawn(move || {
-                    // The other side may go at any time.
-                    let _ = serve(stream, key, &answers, &asked);
-                });
-            }
-        });
-        primary
-    }
-
-    fn set(&self, answers: Answers) {
-        *self.answers.lock().unwrap() = answers;
-    }
-
-    /// The questions since the last call.
-    fn asked(&self) -> Vec<Rtype> {
-        std::mem::take(&mut self.asked.lock().unwrap())
-    }
-
-    fn secondary(&self, key: Option<&str>, folder: &Path) -> Secondary {
-        let key = key.map(|text| TransferKey::parse(text).unwrap());
-        let zone = Zone::new("rpz.test", self.address, key).unwrap();
-        Secondary::new(zone, folder, limits()).unwrap()
-    }
-}
-
-fn limits() -> Limits {
-    Limits {
-        answer: Duration::from_millis(700),
-        whole: Duration::from_secs(3),
-        pause: (Duration::from_millis(50), Duration::from_secs(3600)),
-        ..Limits::default()
-    }
-}
-
-fn send(stream: &mut TcpStream, message: &[u8]) -> std::io::Result<()> {
-    stream.write_all(&(message.len() as u16).to_be_bytes())?;
-    stream.write_all(message)
-}
-
-fn receive(stream: &mut TcpStream) -> std::io::Result<Message<Vec<u8>>> {
-    let mut len = [0; 2];
-    stream.read_exact(&mut len)?;
-    let mut bytes = vec![0; u16::from_be_bytes(len).into()];
-    stream.read_exact(&mut bytes)?;
-    Ok(Message::from_octets(bytes).unwrap())
-}
-
-fn serve(
-    mut stream: TcpStream,
-    key: Option<Arc<Key>>,
-    answers: &Mutex<Answers>,
-    asked: &Mutex<Vec<Rtype>>,
-) -> std::io::Result<()> {
-    let mut message = receive(&mut stream)?;
-    let mut signed = None;
-    if let Some(key) = &key {
-        match ServerSequence::request(key, &mut message, Time48::now()) {
-            Ok(sequence) => signed = sequence,
-            Err(error) => {
-                let answer = error.build_message(&message, MessageBuilder::new_vec());
-                return send(&mut stream, answer.unwrap().as_slice());
-            }
-        }
-    }
-    let rtype = message.sole_question().unwrap().qtype();
-    let since = message.authority().unwrap().next().map(|record| {
-        let record = record.unwrap();
-        let data: UnknownRecordData<&[u8]> = record.to_record().unwrap().unwrap().into_data();
-        let numbers = data.data().len() - 20;
-        u32::from_be_bytes(data.data()[numbers..numbers + 4].try_into().unwrap())
-    });
-    asked.lock().unwrap().push(rtype);
-    let reply = (answers.lock().unwrap())(rtype, since);
-    for (number, records) in reply.messages.iter().enumerate() {
-        let mut answer = MessageBuilder::new_vec()
-            .start_answer(&message, reply.rcode)
-            .unwrap();
-        answer.header_mut().set_aa(reply.is_authority);
-        for (name, rtype, data) in records {
-            let name: Name<Vec<u8>> = name.parse().unwrap();
-            let data = UnknownRecordData::from_octets(Rtype::from_int(*rtype), &data[..]).unwrap();
-            answer
-                .push((name, Class::IN, Ttl::from_secs(60), data))
-                .unwrap();
-        }
-        let mut answer = answer.additional();
-        if let Some(signed) = signed.as_mut().filter(|_| number < reply.unsigned_from) {
-            signed.answer(&mut answer, Time48::now()).unwrap();
-        }
-        send(&mut stream, answer.as_slice())?;
-    }
-    if reply.hangs {
-        thread::sleep(Duration::from_secs(5));
-    }
-    Ok(())
-}
-
-fn wire(name: &str) -> Vec<u8> {
-    let name: Name<Vec<u8>> = name.parse().unwrap();
-    name.as_slice().to_vec()
-}
-
-fn soa_with(serial: u32, times: [u32; 3]) -> Rec {
-    let mut data = [wire("ns.rpz.test."), wire("mail.rpz.test.")].concat();
-    for number in [serial, times[0], times[1], times[2], 60] {
-        data.extend_from_slice(&number.to_be_bytes());
-    }
-    ("rpz.test.".into(), 6, data)
-}
-
-fn soa(serial: u32) -> Rec {
-    soa_with(serial, [3600, 600, 86400])
-}
-
-/// A rule that blocks a name.
-fn rule(name: &str) -> Rec {
-    (format!("{name}.rpz.test."), 5, wire("."))
-}
-
-/// A zone with these names, as it is transferred, so many records in a message.
-fn whole(serial: u32, names: &[&str], chunk: usize) -> Vec<Vec<Rec>> {
-    let mut all = vec![soa(serial), ("rpz.test.".into(), 2, wire("ns.rpz.test."))];
-    all.extend(names.iter().map(|name| rule(name)));
-    all.push(soa(serial));
-    all.chunks(chunk).map(<[Rec]>::to_vec).collect()
-}
-
-/// A primary's answers about one version, without changes.
-fn version(serial: u32, names: &'static [&'static str], chunk: usize) -> Answers {
-    Box::new(move |rtype, _| match rtype {
-        Rtype::SOA => Reply::of(vec![vec![soa(serial)]]),
-        Rtype::AXFR => Reply::of(whole(serial, names, chunk)),
-        _ => Reply::refused(Rcode::NOTIMP),
-    })
-}
+use primary::*;
 
 /// A map that follows a zone.
 struct Rules {
@@ -495,7 +296,22 @@ fn a_zone_that_is_too_large_or_too_slow_or_a_file_that_is_no_copy_is_refused() {
     let error = secondary.refresh().unwrap_err();
     assert!(matches!(error, TransferError::Slow(1)), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // What a process left that was killed goes.
+    fs::write(folder.path().join("rpz.test.part"), "x").unwrap();
+    let mut secondary = Secondary::new(zone.clone(), folder.path(), limits()).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    // A serial that goes back is taken when the copy is deleted.
+    for (serial, expected) in [(7, true), (5, false), (5, true)] {
+        primary.set(version(serial, &["a.test"], 9));
+        assert_eq!(secondary.refresh().is_ok(), expected, "{serial}");
+        if !expected {
+            fs::remove_file(folder.path().join("rpz.test.zone")).unwrap();
+        }
+    }
+    assert_eq!(secondary.state().serial, Some(5));
     fs::write(folder.path().join("rpz.test.zone"), "a.test\n").unwrap();
+    let error = secondary.refresh().unwrap_err();
+    assert!(matches!(error, TransferError::Copy { .. }), "{error}");
     let error = Secondary::new(zone, folder.path(), limits()).err().unwrap();
     assert!(error.to_string().contains("does not begin with"), "{error}");
 }
@@ -635,6 +451,33 @@ fn changes_that_do_not_fit_are_passed_over_for_the_whole_zone() {
         rules.load();
         assert!(rules.blocks("z.test") && !rules.blocks("a.test"), "{name}");
     }
+    // More changes than may be in memory.
+    let folder = tempfile::tempdir().unwrap();
+    let primary = Primary::new(None, version(7, &["a.test"], 9));
+    let zone = Zone::new("rpz.test", primary.address, None).unwrap();
+    let small = Limits {
+        changes: 100,
+        ..limits()
+    };
+    let mut secondary = Secondary::new(zone, folder.path(), small).unwrap();
+    secondary.refresh().unwrap();
+    primary.set(Box::new(|rtype, _| match rtype {
+        Rtype::SOA => Reply::of(vec![vec![soa(8)]]),
+        Rtype::IXFR => Reply::of(vec![vec![
+            soa(8),
+            soa(7),
+            soa(8),
+            rule("y.test"),
+            rule("z.test"),
+            soa(8),
+        ]]),
+        _ => Reply::of(whole(8, &["x.test"], 1)),
+    }));
+    primary.asked();
+    assert!(secondary.refresh().unwrap());
+    let asked = primary.asked();
+    assert_eq!(asked, [Rtype::SOA, Rtype::IXFR, Rtype::AXFR]);
+    assert_eq!(secondary.state().transfers, (2, 0));
     // A primary may answer with all of the zone.
     let folder = tempfile::tempdir().unwrap();
     let primary = Primary::new(None, version(7, &["a.test"], 9));
@@ -656,6 +499,52 @@ fn changes_that_do_not_fit_are_passed_over_for_the_whole_zone() {
     let error = secondary.refresh().unwrap_err();
     assert!(matches!(error, TransferError::Cut), "{error}");
     assert_eq!(kept(&secondary, folder.path()), before);
+}
+
+#[test]
+fn damaged_messages_leave_the_copy_as_it_was() {
+    let (mut refused, mut taken) = (0, 0);
+    for seed in 0..300 {
+        let folder = tempfile::tempdir().unwrap();
+        let primary = Primary::new(None, version(7, &["a.test", "b.test"], 9));
+        let mut secondary = primary.secondary(None, folder.path());
+        secondary.refresh().unwrap();
+        let before = kept(&secondary, folder.path());
+        primary.set(Box::new(move |rtype, _| {
+            let reply = match rtype {
+                Rtype::SOA => return Reply::of(vec![vec![soa(8)]]),
+                Rtype::IXFR => Reply::of(vec![vec![
+                    soa(8),
+                    soa(7),
+                    rule("a.test"),
+                    soa(8),
+                    rule("c.test"),
+                    soa(8),
+                ]]),
+                _ => Reply::of(whole(8, &["b.test", "c.test"], 3)),
+            };
+            Reply {
+                damage: Some(seed),
+                ..reply
+            }
+        }));
+        match secondary.refresh() {
+            Err(_) => {
+                refused += 1;
+                assert_eq!(kept(&secondary, folder.path()), before, "{seed}");
+            }
+            // What was hit is a part of a name, a time or a serial.
+            Ok(_) => {
+                taken += 1;
+                assert!(!lines(folder.path()).is_empty(), "{seed}");
+                primary.secondary(None, folder.path());
+            }
+        }
+    }
+    assert!(
+        refused > 50 && taken > 0,
+        "{refused} refused, {taken} taken"
+    );
 }
 
 /// Waits for what a thread tells.
@@ -809,163 +698,4 @@ fn zones_are_read_as_they_are_written() {
         let error = text.parse::<Zone>().unwrap_err();
         assert!(error.contains(what), "{text}: {error}");
     }
-}
-
-/// A server that is killed at the end of a test.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Where a program of Debian is, or a line that says that it is missing.
-fn program(name: &str) -> Option<String> {
-    let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin"];
-    let found = places.map(|place| format!("{place}/{name}"));
-    let found = found.into_iter().find(|path| Path::new(path).exists());
-    if found.is_none() {
-        eprintln!("skipped: zones from {name}; it is not installed");
-    }
-    found
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-const SECRET_OF_SERVERS: &str = "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0";
-
-/// A zone file of many rules.
-fn zone_file(serial: u32, names: std::ops::Range<u32>) -> String {
-    let mut text = format!(
-        "$TTL 60\n@ IN SOA ns.rpz.test. mail.rpz.test. {serial} 3600 600 86400 60\n  IN NS ns\n\
-         ns IN A 127.0.0.1\n"
-    );
-    for name in names {
-        text += &format!("n{name}.Example CNAME .\n*.n{name}.example CNAME rpz-drop.\n");
-    }
-    text + "data.example TXT \"x ; y\" \"z\"\ndata.example AAAA 2001:db8::1\n"
-}
-
-/// Follows a server through two versions. `change` makes it read its zone file again.
-fn follows_a_server(folder: &TempDir, port: u16, change: impl Fn()) {
-    let text = format!("hmac-sha256:rpz-key:{SECRET_OF_SERVERS}");
-    let zone = |key: &str| {
-        let key = TransferKey::parse(key).unwrap();
-        let primary = SocketAddr::from(([127, 0, 0, 1], port));
-        Zone::new("rpz.test", primary, Some(key)).unwrap()
-    };
-    let copies = folder.path().join("copies");
-    fs::create_dir(&copies).unwrap();
-    let limits = Limits {
-        answer: Duration::from_secs(10),
-        whole: Duration::from_secs(60),
-        ..Limits::default()
-    };
-    let mut secondary = Secondary::new(zone(&text), &copies, limits.clone()).unwrap();
-    let until = Instant::now() + Duration::from_secs(20);
-    while let Err(error) = secondary.refresh() {
-        assert!(Instant::now() < until, "{error}");
-        thread::sleep(Duration::from_millis(200));
-    }
-    let mut rules = Rules::new(&secondary);
-    let summary = rules.load();
-    // Names in capitals are the same; the address of the name server is a rule for "ns".
-    assert_eq!((summary.added, summary.counts[0].refused), (3002, 0));
-    assert!(rules.blocks("n2999.example") && rules.blocks("x.n7.example"));
-
-    fs::write(folder.path().join("zone"), zone_file(8, 10..3010)).unwrap();
-    change();
-    let until = Instant::now() + Duration::from_secs(20);
-    while secondary.state().serial != Some(8) {
-        assert!(Instant::now() < until, "{:?}", secondary.state());
-        thread::sleep(Duration::from_millis(200));
-        secondary.refresh().unwrap();
-    }
-    let summary = rules.load();
-    assert_eq!(
-        (summary.added, summary.removed, summary.changed),
-        (10, 10, 0)
-    );
-    assert!(rules.blocks("n3009.example") && !rules.blocks("n9.example"));
-    // What came by changes is what comes as a whole.
-    assert_eq!(secondary.state().transfers, (1, 1));
-    let other = folder.path().join("other");
-    fs::create_dir(&other).unwrap();
-    let mut whole = Secondary::new(zone(&text), &other, limits.clone()).unwrap();
-    whole.refresh().unwrap();
-    assert_eq!(lines(&copies), lines(&other));
-
-    // Without its key, the server gives nothing.
-    let wrong = zone("hmac-sha256:rpz-key:b3RoZXI=");
-    let mut wrong = Secondary::new(wrong, &copies, limits).unwrap();
-    let error = wrong.refresh().unwrap_err();
-    assert!(matches!(error, TransferError::Signature(_)), "{error}");
-    assert_eq!(lines(&copies), lines(&other));
-}
-
-#[test]
-fn zones_come_from_nsd() {
-    let Some(nsd) = program("nsd") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().display();
-    let port = free_port();
-    fs::write(folder.path().join("zone"), zone_file(7, 0..3000)).unwrap();
-    let config = format!(
-        "server:\n  ip-address: 127.0.0.1\n  port: {port}\n  username: \"\"\n  chroot: \"\"\n  \
-         zonesdir: \"{at}\"\n  pidfile: \"{at}/pid\"\n  database: \"\"\n  \
-         xfrdfile: \"{at}/xfrd\"\n  xfrdir: \"{at}\"\n  zonelistfile: \"{at}/list\"\n  \
-         cookie-secret-file: \"\"\n\
-         remote-control:\n  control-enable: no\n\
-         key:\n  name: rpz-key\n  algorithm: hmac-sha256\n  secret: \"{SECRET_OF_SERVERS}\"\n\
-         zone:\n  name: rpz.test\n  zonefile: zone\n  provide-xfr: 127.0.0.1 rpz-key\n  \
-         store-ixfr: yes\n  create-ixfr: yes\n"
-    );
-    fs::write(folder.path().join("conf"), config).unwrap();
-    let server = Command::new(nsd)
-        .args(["-d", "-c"])
-        .arg(folder.path().join("conf"))
-        .stderr(Stdio::null())
-        .spawn();
-    let server = Server(server.unwrap());
-    follows_a_server(&folder, port, || hang_up(&server));
-}
-
-fn hang_up(server: &Server) {
-    let sent = Command::new("kill")
-        .args(["-HUP", &server.0.id().to_string()])
-        .status();
-    assert!(sent.unwrap().success());
-}
-
-#[test]
-fn zones_come_from_bind() {
-    let Some(named) = program("named") else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let at = folder.path().display();
-    let port = free_port();
-    fs::write(folder.path().join("zone"), zone_file(7, 0..3000)).unwrap();
-    let config = format!(
-        "options {{ directory \"{at}\"; listen-on port {port} {{ 127.0.0.1; }}; \
-         listen-on-v6 {{ none; }}; pid-file \"{at}/pid\"; session-keyfile \"{at}/session\"; \
-         recursion no; notify no; dnssec-validation no; }};\n\
-         controls {{ }};\n\
-         key \"rpz-key\" {{ algorithm hmac-sha256; secret \"{SECRET_OF_SERVERS}\"; }};\n\
-         zone \"rpz.test\" {{ type primary; file \"{at}/zone\"; \
-         allow-transfer {{ key rpz-key; }}; ixfr-from-differences yes; }};\n"
-    );
-    fs::write(folder.path().join("conf"), config).unwrap();
-    let server = Command::new(named)
-        .args(["-g", "-c"])
-        .arg(folder.path().join("conf"))
-        .stderr(Stdio::null())
-        .spawn();
-    let server = Server(server.unwrap());
-    follows_a_server(&folder, port, || hang_up(&server));
 }
