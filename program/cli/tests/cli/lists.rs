@@ -464,7 +464,7 @@ fn zones_come_from_nsd_and_its_notify_wakes_them() {
     });
     s.run(&["lists", "ask", "map", "one.test", "b.example"])
         .code(0)
-        .out(&format!(
+        .out(format!(
             "one.test\tnxdomain\tone.test\t{zone}\tthe only rule\n\
          b.example\tnxdomain\tb.example\thosts:2\tthe only rule\n"
         ));
