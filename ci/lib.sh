@@ -31,7 +31,7 @@ export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple sapwood-lpm sapwood-route sapwood-cache sapwood"
 # The tests of sync and of the program that need other servers or their tools, and two that wait
 # long (services.sh), by parts of their names; and those that break things at random (sync.sh).
-SERVICES="etcd:: refusals:: operations:: service:: notify:: report_browser:: sync_lost::
+SERVICES="etcd:: refusals:: zones_come_from operations:: service:: notify:: report_browser:: sync_lost::
 the_example_shows_what_it_says bpf_route_forwards_and_counts"
 FAULTS="faults:: lost_soak::"
 # The tests of the libraries, of C and of BPF that take long, or need more packages, and that few

@@ -49,6 +49,9 @@ if [ -n "$linux" ] && [ -n "$for_check" ]; then
     # Tests of logs in etcd start nodes of their own.
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
+    # Zones come from servers that the tests start.
+    [ -x /usr/sbin/nsd ] || more+=(nsd)
+    [ -x /usr/sbin/named ] || more+=(bind9)
     # The pages of `report`, of the program and of the benchmarks, are looked at by a browser.
     browser || more+=(chromium)
 fi
@@ -68,7 +71,7 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     fi
     # Only the programs of these packages are wanted. Debian enables their services, whatever
     # RUNLEVEL says.
-    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist; do
+    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist nsd:nsd bind9:named; do
         service=${package#*:}
         case " ${more[*]} " in
         *" ${package%:*} "*)

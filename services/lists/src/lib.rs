@@ -40,6 +40,7 @@ mod records;
 mod reduce;
 mod rule;
 mod source;
+pub mod transfer;
 mod value;
 mod verdict;
 

@@ -401,7 +401,10 @@ impl<'e> Loader<'e> {
 
     /// Refuses lists that have become empty or lost most of their rules.
     fn check(&self, summary: &Summary, had: Option<&Meta>) -> Result<(), ListError> {
-        for list in summary.meta.lists() {
+        for (list, source) in summary.meta.lists().iter().zip(&self.sources) {
+            if source.is_withdrawn() {
+                continue;
+            }
             if list.rules == 0 && !self.options.allow_empty {
                 return Err(ListError::Empty {
                     list: list.name.clone(),

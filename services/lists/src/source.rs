@@ -4,6 +4,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use crate::error::ListError;
@@ -34,6 +35,38 @@ pub struct Source {
 enum Place {
     File(PathBuf),
     Text(Arc<[u8]>),
+    Kept(Arc<Kept>),
+}
+
+/// A file that is only ever replaced as a whole: the copy of a zone. Its rules may be withdrawn.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    path: PathBuf,
+    is_withdrawn: AtomicBool,
+}
+
+impl Kept {
+    pub fn new(path: PathBuf) -> Self {
+        Kept {
+            path,
+            is_withdrawn: AtomicBool::new(false),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Withdraws the rules, or gives them back. Returns whether that is a change.
+    pub fn withdraw(&self, withdraw: bool) -> bool {
+        self.is_withdrawn.swap(withdraw, Ordering::Relaxed) != withdraw
+    }
+
+    /// Notes in the file's time that it is as it has to be. Without it, the file seems older.
+    pub fn touch(&self) {
+        let file = File::options().append(true).open(&self.path);
+        let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+    }
 }
 
 impl Source {
@@ -50,6 +83,19 @@ impl Source {
     /// O(length of the text), which is copied.
     pub fn text(name: impl Into<String>, text: impl AsRef<[u8]>) -> Self {
         Self::new(name.into(), Place::Text(text.as_ref().into()))
+    }
+
+    /// A list that is replaced as a whole.
+    pub(crate) fn kept(name: String, kept: Arc<Kept>) -> Self {
+        Self::new(name, Place::Kept(kept))
+    }
+
+    /// Whether the rules of the list are withdrawn: then it has none.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        match &self.place {
+            Place::Kept(kept) => kept.is_withdrawn.load(Ordering::Relaxed),
+            _ => false,
+        }
     }
 
     fn new(name: String, place: Place) -> Self {
@@ -100,7 +146,7 @@ impl Source {
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
             Place::File(path) => Some(path),
-            Place::Text(_) => None,
+            Place::Text(_) | Place::Kept(_) => None,
         }
     }
 
@@ -156,6 +202,8 @@ impl Source {
         let opened = match &self.place {
             Place::Text(text) => Ok(Opened::Text(Cursor::new(Arc::clone(text)))),
             Place::File(path) => Opened::file(path),
+            Place::Kept(_) if self.is_withdrawn() => Ok(Opened::Text(Cursor::default())),
+            Place::Kept(kept) => Opened::kept(&kept.path),
         };
         opened.map_err(ListError::read(&self.name))
     }
@@ -164,6 +212,7 @@ impl Source {
 /// A list that is open.
 pub(crate) enum Opened {
     File(File, Stamp),
+    Kept(File, u64),
     Text(Cursor<Arc<[u8]>>),
 }
 
@@ -190,10 +239,16 @@ impl Opened {
         Ok(Opened::Text(Cursor::new(text.into())))
     }
 
+    fn kept(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Opened::Kept(file, bytes))
+    }
+
     /// The text from its beginning.
     pub fn begin(&mut self) -> io::Result<&mut dyn Read> {
         match self {
-            Opened::File(file, _) => {
+            Opened::File(file, _) | Opened::Kept(file, _) => {
                 file.seek(SeekFrom::Start(0))?;
                 Ok(file)
             }
@@ -207,7 +262,7 @@ impl Opened {
     /// Bytes of the text.
     pub fn bytes(&self) -> u64 {
         match self {
-            Opened::File(_, (bytes, _)) => *bytes,
+            Opened::File(_, (bytes, _)) | Opened::Kept(_, bytes) => *bytes,
             Opened::Text(text) => text.get_ref().len() as u64,
         }
     }
@@ -216,7 +271,7 @@ impl Opened {
     pub fn is_same(&self) -> io::Result<bool> {
         match self {
             Opened::File(file, before) => Ok(stamp(&file.metadata()?) == *before),
-            Opened::Text(_) => Ok(true),
+            Opened::Text(_) | Opened::Kept(..) => Ok(true),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The arguments of `sapwood lists` and their help.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use sapwood_lists::transfer::Zone;
 use sapwood_lists::{Action, Format, record_type};
 
 use super::live::{KeepArgs, LiveArgs};
@@ -51,6 +53,10 @@ difference, in one commit: readers find the old rules or the new ones, and never
 little memory beside the map. If a list cannot be read, is no list any more, has no rule or less \
 than half of the rules that it had, then the old rules stay, and stderr and the metrics tell it.
 
+A zone of --zone is followed as a secondary does it: its primary is asked at the times that its SOA \
+says, at SIGHUP, and with --notify whenever it says that the zone has changed. If that fails, the \
+old rules stay, also when the zone has expired, unless --expire is given.
+
 It reads commands from stdin, one in each line; the end of stdin ends nothing:
   get NAME            prints what happens to questions for the addresses of a name
   reload              reads the lists again
@@ -59,6 +65,8 @@ It reads commands from stdin, one in each line; the end of stdin ends nothing:
         after_help = "Examples:
   sapwood lists serve ads.txt malware.rpz --live /dev/shm/blocked --watch
   sapwood lists serve ads.txt --live /dev/shm/blocked --metrics 127.0.0.1:9464
+  sapwood lists serve --zone rpz.example@192.0.2.1,key=rpz.key --notify 192.0.2.7:53 \
+--live /dev/shm/blocked
   sapwood lists ask --live /dev/shm/blocked www.ads.example"
     )]
     Serve(ServeListsArgs),
@@ -111,8 +119,17 @@ Examples:
 #[derive(Debug, Args)]
 pub struct RulesArgs {
     /// The lists; "-" for stdin.
-    #[arg(value_name = "LIST", required = true)]
+    #[arg(value_name = "LIST", required_unless_present = "zone")]
     pub lists: Vec<PathBuf>,
+    /// A response policy zone that is transferred from its primary, by AXFR or IXFR:
+    /// NAME@ADDRESS[:PORT][,key=FILE]. The file has the key of TSIG, as algorithm:name:secret or as
+    /// a statement of BIND. The option may be given several times; zones come behind the lists.
+    #[arg(long, value_name = "ZONE")]
+    pub zone: Vec<Zone>,
+    /// The folder for the copies of zones, which are used at the next start. No other process may
+    /// use it. [default: one that is deleted at the end]
+    #[arg(long, value_name = "DIR", requires = "zone")]
+    pub zone_dir: Option<PathBuf>,
     /// A list whose names are exceptions: they pass, whatever other lists say. The option may be
     /// given several times.
     #[arg(long, value_name = "LIST")]
@@ -180,6 +197,13 @@ pub struct ServeListsArgs {
     /// Allow lists to lose more than half of their rules from one reading to the next.
     #[arg(long)]
     pub allow_shrunk: bool,
+    /// Listen for NOTIFY of the zones' primaries, over UDP and TCP.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "zone")]
+    pub notify: Option<SocketAddr>,
+    /// Take the rules of a zone away while it is expired, as its SOA says it. Without this, they
+    /// stay.
+    #[arg(long, requires = "zone")]
+    pub expire: bool,
     /// How the map is kept.
     #[command(flatten)]
     pub keep: KeepArgs,

@@ -8,6 +8,7 @@ use sapwood_lists::Fingerprints;
 use serde_json::json;
 
 use super::load;
+use super::zones::Zones;
 use crate::cli::lists::{BuildListsArgs, CheckListsArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::output::{Output, document};
@@ -23,7 +24,9 @@ pub fn run(args: &BuildListsArgs) -> Outcome {
     }
     let (map, summary) = {
         let _load = span!(INFO, "load", lists = args.rules.lists.len());
-        load::loader(&args.rules, true)?.build()?
+        let mut zones = Zones::begin(&args.rules)?;
+        zones.refresh_all()?;
+        load::loader(&args.rules, true, &zones)?.build()?
     };
     let _save = span!(INFO, "save", file = %args.output.display(), entries = map.len());
     if args.fingerprints {
@@ -62,7 +65,9 @@ pub fn run(args: &BuildListsArgs) -> Outcome {
 
 /// Reads lists, and prints what they have.
 pub fn check(args: &CheckListsArgs) -> Outcome {
-    let (map, summary) = load::loader(&args.rules, true)?.build()?;
+    let mut zones = Zones::begin(&args.rules)?;
+    zones.refresh_all()?;
+    let (map, summary) = load::loader(&args.rules, true, &zones)?.build()?;
     let lists = summary.meta.lists();
     let is_clean = lists.iter().all(|list| list.refused == 0);
     if args.json {

@@ -6,6 +6,7 @@ use std::path::Path;
 use sapwood_lists::{Event, LeftOut, Loader, Options, Source, Summary};
 use serde_json::{Map, Value, json};
 
+use super::zones::Zones;
 use crate::cli::lists::RulesArgs;
 use crate::errors::{Error, complain, shown};
 use crate::progress::Progress;
@@ -14,7 +15,11 @@ use crate::saved::saved_kind;
 
 /// The loader of the lists that the options name. `allow_shrunk` is whether a list may have lost
 /// most of its rules.
-pub fn loader(args: &RulesArgs, allow_shrunk: bool) -> Result<Loader<'static>, Error> {
+pub fn loader(
+    args: &RulesArgs,
+    allow_shrunk: bool,
+    zones: &Zones,
+) -> Result<Loader<'static>, Error> {
     let lists = args.lists.iter().map(|path| (path, false));
     let exceptions = args.exceptions.iter().map(|path| (path, true));
     let mut sources = Vec::new();
@@ -25,6 +30,7 @@ pub fn loader(args: &RulesArgs, allow_shrunk: bool) -> Result<Loader<'static>, E
             None => source,
         });
     }
+    sources.extend(zones.sources());
     let options = Options {
         block: args.block.clone(),
         strict: args.strict,

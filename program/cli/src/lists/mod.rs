@@ -5,6 +5,7 @@ mod build;
 mod diff;
 pub mod load;
 mod stats;
+pub mod zones;
 
 use std::fs::File;
 use std::io::Read;

@@ -262,6 +262,11 @@ impl Signals {
         Ok(signals)
     }
 
+    /// What is set to make the lists be read again.
+    pub fn hang_up(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.hang_up)
+    }
+
     /// Whether a signal has come that ends the program.
     pub fn stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)

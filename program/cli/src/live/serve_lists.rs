@@ -1,6 +1,9 @@
 //! `lists serve`: keeps a live map of the rules of lists.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use prometheus::IntGaugeVec;
 use sapwood::qp::QpStore;
@@ -16,8 +19,11 @@ use crate::cli::lists::ServeListsArgs;
 use crate::errors::{Error, Outcome};
 use crate::keys::KeyForm;
 use crate::lists::load;
+use crate::lists::zones::{FollowedZones, Zones};
 use crate::output::Output;
-use crate::service::catalogue::{LISTS_KEPT, LISTS_REFUSED, LISTS_RULES};
+use crate::service::catalogue::{
+    LISTS_KEPT, LISTS_REFUSED, LISTS_RULES, ZONE_CHECKED, ZONE_EXPIRED, ZONE_SERIAL, ZONE_TROUBLE,
+};
 use crate::service::metrics::Metrics;
 use crate::span;
 
@@ -29,6 +35,9 @@ struct Rules {
     /// The lists, in messages about all of them.
     lists: PathBuf,
     meta: Meta,
+    zones: Option<FollowedZones>,
+    /// Whether lists are read because a zone has come.
+    by_zone: Arc<AtomicBool>,
 }
 
 /// Serves a map.
@@ -43,26 +52,31 @@ pub fn run(args: &ServeListsArgs) -> Outcome {
     let begun = serve::begin(&paths, &args.keep)?;
     let metrics = RulesMetrics::new(begun.metrics())?;
     let signals = Signals::begin()?;
-    let loader = load::loader(&args.rules, args.allow_shrunk)?;
+    let mut zones = Zones::begin(&args.rules)?;
+    zones.refresh_or_complain()?;
+    let loader = load::loader(&args.rules, args.allow_shrunk, &zones)?;
     let folder = &args.keep.live;
     let (store, made) = serve::keep(folder, &args.keep)?;
     let is_new = made.is_some();
-    let names: Vec<String> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
+    let names = paths.iter().map(|path| path.display().to_string());
+    let names = names.chain(args.rules.zone.iter().map(ToString::to_string));
+    let names: Vec<String> = names.collect();
     let mut rules = Rules {
         store,
         loader,
         metrics,
         lists: names.join(", ").into(),
         meta: Meta::default(),
+        zones: None,
+        by_zone: Arc::default(),
     };
     let (difference, summary) = rules.load()?;
     made.map_or(Ok(()), Unpublished::publish)?;
     if !args.rules.quiet {
         load::report(&summary);
     }
+    let flags = [Arc::clone(&rules.by_zone), signals.hang_up()];
+    rules.zones = Some(zones.follow(args, flags)?);
     let live = format!("{} names, live", rules.names());
     serve::report(folder, &live, is_new, difference, args.rules.quiet);
     let mut out = Output::lines(args.keep.json);
@@ -112,6 +126,9 @@ impl Served for Rules {
     }
 
     fn reload(&mut self) -> Result<Difference, Error> {
+        if !self.by_zone.swap(false, Ordering::Acquire) {
+            self.zones.iter().for_each(FollowedZones::wake);
+        }
         Ok(self.load()?.0)
     }
 
@@ -150,6 +167,14 @@ impl Served for Rules {
 
     fn show(&self) {
         self.metrics.show(&self.meta);
+        if let Some(zones) = &self.zones {
+            self.metrics.show_zones(zones);
+        }
+    }
+
+    fn status(&self) -> Option<String> {
+        let zones = self.zones.as_ref()?.status()?;
+        Some(format!("{} names; {zones}", self.names()))
     }
 
     fn remove(self) -> Result<(), Error> {
@@ -162,6 +187,10 @@ struct RulesMetrics {
     rules: IntGaugeVec,
     kept: IntGaugeVec,
     refused: IntGaugeVec,
+    serial: IntGaugeVec,
+    checked: IntGaugeVec,
+    expired: IntGaugeVec,
+    trouble: IntGaugeVec,
 }
 
 impl RulesMetrics {
@@ -170,7 +199,30 @@ impl RulesMetrics {
             rules: metrics.gauges(&LISTS_RULES)?,
             kept: metrics.gauges(&LISTS_KEPT)?,
             refused: metrics.gauges(&LISTS_REFUSED)?,
+            serial: metrics.gauges(&ZONE_SERIAL)?,
+            checked: metrics.gauges(&ZONE_CHECKED)?,
+            expired: metrics.gauges(&ZONE_EXPIRED)?,
+            trouble: metrics.gauges(&ZONE_TROUBLE)?,
         })
+    }
+
+    fn show_zones(&self, zones: &FollowedZones) {
+        for (name, state) in zones.states() {
+            let checked = state.checked.map(|at| {
+                let age = at.duration_since(SystemTime::UNIX_EPOCH);
+                i64::try_from(age.unwrap_or_default().as_secs()).unwrap_or(i64::MAX)
+            });
+            for (gauges, number) in [
+                (&self.serial, state.serial.map(i64::from)),
+                (&self.checked, checked),
+                (&self.expired, Some(i64::from(state.is_expired))),
+                (&self.trouble, Some(i64::from(state.trouble.is_some()))),
+            ] {
+                if let Some(number) = number {
+                    gauges.with_label_values(&[name.as_str()]).set(number);
+                }
+            }
+        }
     }
 
     fn show(&self, meta: &Meta) {

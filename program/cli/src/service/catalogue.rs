@@ -151,6 +151,14 @@ metrics! {
         "Rules of a list that the map has; others make the rest unnecessary.");
     LISTS_REFUSED = Metric::gauge("sapwood_lists_refused_lines", &["list"],
         "Lines of a list that are not understood.");
+    ZONE_SERIAL = Metric::gauge("sapwood_lists_zone_serial", &["list"],
+        "Serial of the copy of a zone that comes from its primary.");
+    ZONE_CHECKED = Metric::gauge("sapwood_lists_zone_checked_timestamp_seconds", &["list"],
+        "When the primary of a zone said that the copy is its last version.");
+    ZONE_EXPIRED = Metric::gauge("sapwood_lists_zone_expired", &["list"],
+        "1 while that is longer ago than the zone's SOA allows, else 0.");
+    ZONE_TROUBLE = Metric::gauge("sapwood_lists_zone_trouble", &["list"],
+        "1 while the primary of a zone does not answer as it has to, else 0.");
 }
 
 metrics! {

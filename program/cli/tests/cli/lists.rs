@@ -393,3 +393,135 @@ fn a_killed_server_is_followed_by_another_and_its_rules_stay_meanwhile() {
     let ran = s.run(&["lists", "ask", "--live", "other", "oak"]);
     ran.code(2).complains("other: not a map of \"lists build\"");
 }
+
+/// NSD as the primary of a zone; killed at the end of a test.
+struct Nsd(std::process::Child);
+
+impl Drop for Nsd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Nsd {
+    fn start(s: &Scratch, port: u16, notify: u16) -> Option<Self> {
+        let program = "/usr/sbin/nsd";
+        if !std::path::Path::new(program).exists() {
+            println!("skipped: zones of nsd; it is not installed (ci/packages.sh says how)");
+            return None;
+        }
+        let at = s.path(".").display().to_string();
+        let config = format!(
+            "server:\n  ip-address: 127.0.0.1\n  port: {port}\n  username: \"\"\n  \
+             chroot: \"\"\n  zonesdir: \"{at}\"\n  pidfile: \"{at}/pid\"\n  database: \"\"\n  \
+             xfrdfile: \"{at}/xfrd\"\n  xfrdir: \"{at}\"\n  zonelistfile: \"{at}/list\"\n\
+             remote-control:\n  control-enable: no\n\
+             key:\n  name: k\n  algorithm: hmac-sha512\n  secret: \"c2VjcmV0\"\n\
+             zone:\n  name: rpz.test\n  zonefile: rpz\n  provide-xfr: 127.0.0.1 k\n  \
+             notify: 127.0.0.1@{notify} k\n"
+        );
+        let config = s.file("nsd.conf", config);
+        let child = std::process::Command::new(program)
+            .args(["-d", "-c"])
+            .arg(config)
+            .stderr(std::process::Stdio::null())
+            .spawn();
+        Some(Nsd(child.unwrap()))
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn rpz(serial: u32, names: &[&str]) -> String {
+    let soa = format!("$TTL 60\n@ SOA ns mail {serial} 3600 600 86400 60\n@ NS ns\n");
+    let rules = names.iter().map(|name| format!("{name} CNAME .\n"));
+    soa + &rules.collect::<String>()
+}
+
+#[test]
+fn zones_come_from_nsd_and_its_notify_wakes_them() {
+    let s = lists();
+    let (port, notify) = (free_port(), free_port());
+    s.file("rpz", rpz(7, &["one.test", "two.test"]));
+    s.file(
+        "key",
+        "key \"k\" { algorithm hmac-sha512; secret \"c2VjcmV0\"; };\n",
+    );
+    let Some(nsd) = Nsd::start(&s, port, notify) else {
+        return;
+    };
+    let zone = format!("rpz.test@127.0.0.1:{port}");
+    let with_key = format!("{zone},key=key");
+    crate::server::wait_for("NSD", || {
+        let build = [
+            "lists", "build", "-q", "hosts", "--zone", &with_key, "-o", "map",
+        ];
+        s.run(&build).0.status.success()
+    });
+    s.run(&["lists", "ask", "map", "one.test", "b.example"])
+        .code(0)
+        .out(format!(
+            "one.test\tnxdomain\tone.test\t{zone}\tthe only rule\n\
+         b.example\tnxdomain\tb.example\thosts:2\tthe only rule\n"
+        ));
+    // Without the key, and from nowhere.
+    s.run(&["lists", "build", "--zone", &zone, "-o", "other"])
+        .code(2)
+        .complains(&format!("{zone}: the primary answers "));
+    s.run(&["lists", "check", "--zone", "rpz.test@127.0.0.1:1"])
+        .code(2)
+        .complains("rpz.test@127.0.0.1:1: the primary does not answer");
+    s.run(&[
+        "lists", "build", "--zone", &with_key, "--zone", &zone, "-o", "other",
+    ])
+    .code(2)
+    .complains("this zone is given twice");
+
+    let listen = format!("127.0.0.1:{notify}");
+    let args = [
+        "lists",
+        "serve",
+        "hosts",
+        "--zone",
+        &with_key,
+        "--zone-dir",
+        "copies",
+        "--live",
+        "live",
+        "--notify",
+        &listen,
+    ];
+    let (mut server, address) = start(&s, &args);
+    let of_zone = [("list", &*zone)];
+    wait_value(address, "sapwood_lists_zone_serial", &of_zone, 7.0);
+    s.file("rpz", rpz(8, &["one.test", "three.test"]));
+    let pid = rustix::process::Pid::from_child(&nsd.0);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    server.complains(&format!("{zone}: the serial 8 has come"));
+    server.complains("1 added, 1 removed, 0 changed");
+    wait_value(address, "sapwood_lists_zone_serial", &of_zone, 8.0);
+    let ask = |name: &str| s.run(&["lists", "ask", "--live", "live", name]);
+    ask("three.test").code(0);
+    ask("two.test").code(1);
+
+    // The primary goes away: its rules stay, here and for the next server.
+    drop(nsd);
+    server.answers("reload\n", &["reloaded\t0\t0\t0"]);
+    server.complains(&format!("{zone}: the primary does not answer"));
+    let text = wait_value(address, "sapwood_lists_zone_trouble", &of_zone, 1.0);
+    assert_eq!(
+        value(&text, "sapwood_lists_zone_expired", &of_zone),
+        Some(0.0)
+    );
+    ask("three.test").code(0);
+    server.signal(Signal::KILL);
+    server.ends();
+    let server = Server::spawn(&s, &args);
+    server.complains("; the copy has the serial 8");
+    server.complains("taken over from a process that has ended; 0 added, 0 removed, 0 changed");
+    ask("three.test").code(0);
+}
