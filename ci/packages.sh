@@ -49,6 +49,10 @@ if [ -n "$linux" ] && [ -n "$for_check" ]; then
     # Tests of logs in etcd start nodes of their own.
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
+    # Lists are given to these, too, and the answers compared.
+    has unbound || more+=(unbound)
+    has named || more+=(bind9)
+    has dnsmasq || more+=(dnsmasq-base)
     # The pages of `report`, of the program and of the benchmarks, are looked at by a browser.
     browser || more+=(chromium)
 fi
@@ -68,7 +72,7 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     fi
     # Only the programs of these packages are wanted. Debian enables their services, whatever
     # RUNLEVEL says.
-    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist; do
+    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist unbound:unbound bind9:named; do
         service=${package#*:}
         case " ${more[*]} " in
         *" ${package%:*} "*)

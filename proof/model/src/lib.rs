@@ -2,6 +2,7 @@
 //!
 //! - [`oracle`]: slow maps whose code is their definition; a porter starts there.
 //! - [`keys`]: seeded generators of awkward keys.
+//! - [`lists`]: block lists in all formats, in the proportions of public ones.
 //! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's
 //!   bytes, and the oracle's answer to each.
 //! - [`choices`]: the decisions of a test, drawn from a seed or from a fuzzer's bytes.
@@ -33,6 +34,7 @@ pub mod choices;
 pub mod data;
 pub mod history;
 pub mod keys;
+pub mod lists;
 pub mod ops;
 pub mod oracle;
 pub mod range_ops;
