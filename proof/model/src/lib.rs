@@ -12,6 +12,7 @@
 //! - [`shared_ops`]: runs many threads on few keys of a [`SharedMap`](shared_ops::SharedMap), and
 //!   records their history.
 //! - [`soak`]: runs them for a long time, and tells what the map must hold at the end.
+//! - [`systems`]: name servers that have lists, and questions to them.
 //! - [`seed_formulas`]: how many nodes the Linux kernel's maple tree requests before a write.
 //! - [`data`]: key sets, routing tables and range workloads for benchmarks, real ones of this
 //!   machine and generated ones.
@@ -42,5 +43,6 @@ mod raw;
 pub mod seed_formulas;
 pub mod shared_ops;
 pub mod soak;
+pub mod systems;
 
 pub use raw::allocations;

@@ -1,7 +1,6 @@
 //! The systems whose formats these are get the same lists and the same questions. Each answer is
 //! ours, or differs as docs/lists.md says under "Where the systems differ".
 
-mod dns;
 mod servers;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,9 +11,10 @@ use std::time::Duration;
 use sapwood_lists::names::shown_name;
 use sapwood_lists::{Action, Format, ListMap, Loader, Options, Scope, Source, Verdict};
 use sapwood_model::lists::{Format as Kind, Names, head, line};
+use sapwood_model::systems::dns::{A, AAAA, Answer, Question, SPF, TXT, ask};
+use sapwood_model::systems::servers::{Server, bind, dnsmasq, says, unbound};
 
-use self::dns::{A, AAAA, Answer, Question, SPF, TXT, ask};
-use self::servers::{Server, bind, dnsmasq, says, unbound, urlfilter};
+use self::servers::{program, urlfilter};
 
 const LISTS: usize = 5;
 const QUESTIONS: usize = 10_000;
@@ -363,9 +363,10 @@ fn questions(known: &[String], random: &mut fastrand::Rng) -> Vec<Question> {
 fn unbound_answers_as_we_do() {
     let case = Case::new(Kind::Unbound, Format::Unbound, 1);
     let ready = |server| case.is_ready(server, &Answer::Nxdomain);
-    let Some(server) = unbound(&case.files, false, case.folder.path(), ready) else {
+    let Some(program) = program("unbound") else {
         return;
     };
+    let server = unbound(&program, &case.files, false, case.folder.path(), ready);
     case.compare("unbound", &case.asked(&server), of_unbound);
 }
 
@@ -373,9 +374,10 @@ fn unbound_answers_as_we_do() {
 fn unbound_answers_response_policies_as_we_do() {
     let case = Case::new(Kind::Rpz, Format::Rpz, 2);
     let ready = |server| case.is_ready(server, &Answer::Nxdomain);
-    let Some(server) = unbound(&case.files, true, case.folder.path(), ready) else {
+    let Some(program) = program("unbound") else {
         return;
     };
+    let server = unbound(&program, &case.files, true, case.folder.path(), ready);
     case.compare("unbound, rpz", &case.asked(&server), of_policies);
 }
 
@@ -383,9 +385,10 @@ fn unbound_answers_response_policies_as_we_do() {
 fn bind_answers_response_policies_as_we_do() {
     let case = Case::new(Kind::Rpz, Format::Rpz, 2);
     let ready = |server| case.is_ready(server, &Answer::Nxdomain);
-    let Some(server) = bind(&case.files, case.folder.path(), ready) else {
+    let Some(program) = program("named") else {
         return;
     };
+    let server = bind(&program, &case.files, case.folder.path(), ready);
     case.compare("bind", &case.asked(&server), of_policies);
 }
 
@@ -393,9 +396,16 @@ fn bind_answers_response_policies_as_we_do() {
 fn dnsmasq_answers_as_we_do() {
     let case = Case::new(Kind::Dnsmasq, Format::Dnsmasq, 3);
     let ready = |server| case.is_ready(server, &Answer::Nxdomain);
-    let Some(server) = dnsmasq(&case.files, false, case.folder.path(), ready) else {
+    let Some(program) = program("dnsmasq") else {
         return;
     };
+    let server = dnsmasq(
+        &program,
+        &case.files,
+        "conf-file",
+        case.folder.path(),
+        ready,
+    );
     case.compare("dnsmasq", &case.asked(&server), of_dnsmasq);
 }
 
@@ -404,9 +414,16 @@ fn dnsmasq_answers_hosts_files_as_we_do() {
     let case = Case::new(Kind::Hosts, Format::Hosts, 4);
     let blocked = Answer::addresses([Ipv4Addr::UNSPECIFIED.into()], A);
     let ready = |server| case.is_ready(server, &blocked);
-    let Some(server) = dnsmasq(&case.files, true, case.folder.path(), ready) else {
+    let Some(program) = program("dnsmasq") else {
         return;
     };
+    let server = dnsmasq(
+        &program,
+        &case.files,
+        "addn-hosts",
+        case.folder.path(),
+        ready,
+    );
     case.compare("dnsmasq, hosts", &case.asked(&server), of_hosts);
 }
 

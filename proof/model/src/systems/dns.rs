@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// The type of IPv4 addresses.
 pub const A: u16 = 1;
+/// The type of IPv6 addresses.
 pub const AAAA: u16 = 28;
+/// The type of texts.
 pub const TXT: u16 = 16;
 /// A type that nobody has a use for.
 pub const SPF: u16 = 99;
@@ -16,22 +19,32 @@ pub const SPF: u16 = 99;
 /// A question: a name, perhaps with capitals, and a type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Question {
+    /// The name, without a dot at its end.
     pub name: String,
+    /// The number of the type.
     pub rtype: u16,
 }
 
 /// What a question gets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
+    /// There is no such name.
     Nxdomain,
+    /// The name has no records of this type.
     Nodata,
+    /// The server refuses.
     Refused,
+    /// No answer.
     Drop,
+    /// The answer is to be asked for by TCP.
     Truncated,
     /// What the server behind answers.
     Upstream,
+    /// Another name for this one.
     Name(String),
+    /// The data of records of the type.
     Records(BTreeSet<Vec<u8>>),
+    /// Something else, in words.
     Other(String),
 }
 
@@ -146,6 +159,9 @@ fn answer(wire: &[u8], rtype: u16) -> Option<Answer> {
 }
 
 /// Asks a server, 64 questions at once. What has no answer after this time gets none.
+///
+/// # Panics
+/// If there is no port.
 pub fn ask(server: SocketAddr, questions: &[Question], patience: Duration) -> Vec<Answer> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server).unwrap();
@@ -179,12 +195,17 @@ pub fn ask(server: SocketAddr, questions: &[Question], patience: Duration) -> Ve
 
 /// A server that has records of four types for every name, and ends when it is dropped.
 pub struct Upstream {
+    /// Where it listens.
     pub address: SocketAddr,
     is_over: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Upstream {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If there is no port.
     pub fn start() -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
