@@ -164,8 +164,8 @@ func (l *lookup) closest(n *nodes, to, name []byte) ([]byte, Closest, *trouble) 
 
 // AppendAbove returns the entries of a name and of all names above it, the root first, in a map
 // whose keys are those of domain names (DNSKey). Wildcards are not among them. All is of one moment
-// in a store; in a map that changes in place, each entry was there at some time during the call. The
-// values lie in the slice, to which it appends them, and the entries in the other.
+// in a store; in a map that changes in place, each entry was there at some time during the call.
+// The values lie in the slice, to which it appends them, and the entries in the other.
 //
 // It costs one descent for each label of the name.
 //

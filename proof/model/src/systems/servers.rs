@@ -133,7 +133,8 @@ pub fn bind(
              listen-on-v6 {{ none; }}; pid-file none; session-keyfile none; recursion yes; \
              dnssec-validation no; forward only; forwarders {{ 127.0.0.1 port {upstream}; }}; \
              empty-zones-enable no; \
-             response-policy {{{zones} }} qname-wait-recurse no break-dnssec yes; }};\n\
+             response-policy {{{zones} }} qname-wait-recurse no break-dnssec yes \
+             min-update-interval 0; }};\n\
              controls {{ }};\n",
             folder.display(),
         );
@@ -183,6 +184,6 @@ pub fn says(server: SocketAddr, question: &Question, answer: &Answer) -> bool {
     ask(
         server,
         std::slice::from_ref(question),
-        Duration::from_millis(300),
+        Duration::from_millis(50),
     )[0] == *answer
 }
