@@ -15,7 +15,7 @@ use sapwood::key::dns_name;
 use sapwood::qp::QpStore;
 use sapwood_lists::{Fingerprints, Format, Loader, Meta, Options, Source, verdict};
 
-use super::{LAST, Questions, above, forget_peak, longest_gap, memory, text, texts};
+use super::{LAST, Questions, Values, above, forget_peak, longest_gap, memory, text, texts};
 
 /// Asks whether a name is blocked.
 type Ask<'a> = Box<dyn FnMut(&str) -> Result<bool, String> + 'a>;
@@ -133,11 +133,7 @@ impl Engine for Hashed {
 }
 
 /// Measures an engine.
-pub fn measure(
-    engine: &str,
-    folder: &Path,
-    questions: &Questions,
-) -> Result<Vec<(&'static str, f64)>, String> {
+pub fn measure(engine: &str, folder: &Path, questions: &Questions) -> Result<Values, String> {
     let engine: Box<dyn Engine> = match engine {
         "sapwood" => Box::new(Stored(QpStore::builder().build_inline().map_err(text)?)),
         "sapwood-fingerprints" => Box::new(Printed(ArcSwapOption::empty())),

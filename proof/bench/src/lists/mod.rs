@@ -137,6 +137,9 @@ pub fn above(name: &str) -> impl Iterator<Item = &str> {
     std::iter::once(0).chain(starts).map(|at| &name[at..])
 }
 
+/// Metrics with their values.
+pub type Values = Vec<(&'static str, f64)>;
+
 /// An error as text.
 pub fn text(error: impl std::fmt::Display) -> String {
     error.to_string()

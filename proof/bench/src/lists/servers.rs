@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sapwood_model::systems::dns::{A, Answer, Question, ask};
 use sapwood_model::systems::servers::{bind, dnsmasq, program, says, unbound};
 
-use super::{LAST, Questions, forget_peak, longest_gap, memory, text, texts};
+use super::{LAST, Questions, Values, forget_peak, longest_gap, memory, text, texts};
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -28,7 +28,7 @@ pub fn measure(
     engine: &str,
     folder: &Path,
     questions: &Questions,
-) -> Result<Result<Vec<(&'static str, f64)>, String>, String> {
+) -> Result<Result<Values, String>, String> {
     let name = match engine {
         "bind-rpz" => "named",
         other => other,
