@@ -3,7 +3,7 @@
 # fast it is.
 . "$(dirname "$0")/lib.sh"
 # SUITE:CASES runs only these cases of a suite.
-for run in ${*:-names names:threads versions routes cache ranges live sync c bpf}; do
+for run in ${*:-names names:threads versions routes cache ranges live sync lists c bpf}; do
     suite=${run%%:*} cases=() features=()
     if [ "$run" != "$suite" ]; then cases=(--cases "${run#*:}"); fi
     if [ "$suite" = bpf ] && bpf_tools; then features=(--features bpf); fi

@@ -29,9 +29,9 @@ export CARGO_NET_RETRY=${CARGO_NET_RETRY:-5}
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_TEST_DEBUG=0
 # Crates for users; the others are tests and tools.
 LIBRARIES="sapwood-qsbr sapwood-arena sapwood-format sapwood-common sapwood-qp sapwood-maple sapwood-lpm sapwood-route sapwood-cache sapwood"
-# The tests of sync and of the program that need other servers or their tools, and two that wait
+# The tests of sync, lists and the program that need other servers or their tools, and two that wait
 # long (services.sh), by parts of their names; and those that break things at random (sync.sh).
-SERVICES="etcd:: refusals:: zones_come_from operations:: service:: notify:: report_browser:: sync_lost::
+SERVICES="etcd:: systems:: refusals:: zones_come_from operations:: service:: notify:: report_browser:: sync_lost::
 the_example_shows_what_it_says bpf_route_forwards_and_counts"
 FAULTS="faults:: lost_soak::"
 # The tests of the libraries, of C and of BPF that take long, or need more packages, and that few
@@ -130,6 +130,8 @@ clangs_ready() {
 }
 # Where etcd is installed, no test that needs it may be skipped.
 etcd_ready() { ! has etcd || ! has etcdctl || export SAPWOOD_ETCD_MUST_RUN=1; }
+# Where the systems of lists are installed, their tests may not be skipped.
+lists_ready() { ! { go_ready && has unbound && has named && has dnsmasq; } || export SAPWOOD_LISTS_MUST_RUN=1; }
 # Whether the kernel can run them; if so, no test of them may be skipped.
 bpf_runs() {
     [ "$(id -u)" = 0 ] && [ -e /sys/kernel/btf/vmlinux ] &&

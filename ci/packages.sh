@@ -49,9 +49,12 @@ if [ -n "$linux" ] && [ -n "$for_check" ]; then
     # Tests of logs in etcd start nodes of their own.
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
-    # Zones come from servers that the tests start.
+    # Zones come from servers that the tests start. Lists are given to others, and the answers
+    # compared.
     [ -x /usr/sbin/nsd ] || more+=(nsd)
     [ -x /usr/sbin/named ] || more+=(bind9)
+    [ -x /usr/sbin/unbound ] || more+=(unbound)
+    has dnsmasq || [ -x /usr/sbin/dnsmasq ] || more+=(dnsmasq-base)
     # The pages of `report`, of the program and of the benchmarks, are looked at by a browser.
     browser || more+=(chromium)
 fi
@@ -71,7 +74,8 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     fi
     # Only the programs of these packages are wanted. Debian enables their services, whatever
     # RUNLEVEL says.
-    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist nsd:nsd bind9:named; do
+    for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist nsd:nsd bind9:named \
+        unbound:unbound; do
         service=${package#*:}
         case " ${more[*]} " in
         *" ${package%:*} "*)

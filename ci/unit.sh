@@ -11,7 +11,7 @@ for folder in $CRATES; do
     case $folder in
     core/checked) folders+=("$folder") ;;
     core/*) libraries+=("$folder") ;;
-    kernel/* | doors/c | services/sync | program/cli) ;;
+    kernel/* | doors/c | services/sync | services/lists | program/cli) ;;
     *) folders+=("$folder") ;;
     esac
 done
@@ -21,7 +21,7 @@ tests --lib --bin sapwood-tour $(programs "${folders[@]}") || bad=1
 # shellcheck disable=SC2046,SC2086
 SAPWOOD_OPS=${SAPWOOD_OPS:-10000} tests $(programs "${libraries[@]}") -- $(without $HEAVY) || bad=1
 # shellcheck disable=SC2046,SC2086
-tests $(programs services/sync program/cli) -- $(without $SERVICES $FAULTS) || bad=1
+tests $(programs services/sync services/lists program/cli) -- $(without $SERVICES $FAULTS) || bad=1
 # shellcheck disable=SC2046
 run cargo test --locked --no-fail-fast --workspace $(all_features) --doc || bad=1
 # The tests of the core alone.

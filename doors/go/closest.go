@@ -161,3 +161,71 @@ func (l *lookup) closest(n *nodes, to, name []byte) ([]byte, Closest, *trouble) 
 	}
 	return to, c, nil
 }
+
+// AppendAbove returns the entries of a name and of all names above it, the root first, in a map
+// whose keys are those of domain names (DNSKey). Wildcards are not among them. All is of one moment
+// in a store; in a map that changes in place, each entry was there at some time during the call.
+// The values lie in the slice, to which it appends them, and the entries in the other.
+//
+// It costs one descent for each label of the name.
+//
+// Errors: as Closest.
+func (m *names) AppendAbove(to []byte, above []Owner, name string) ([]byte, []Owner, error) {
+	var room [DNSKeyMax + 2]byte
+	key, err := AppendDNSKey(room[:0], name)
+	if err != nil {
+		return to, above, err
+	}
+	return m.appendAbove(to, above, key)
+}
+
+func (m *names) appendAbove(to []byte, above []Owner, key []byte) (with []byte, all []Owner, err error) {
+	v, err := m.at.enter()
+	if err != nil {
+		return to, above, err
+	}
+	defer func() { err = left(m.at, v, recover(), err) }()
+	// As in AppendClosest.
+	var l lookup
+	var window nodes
+	for count := (attempts{}); ; {
+		n, err := m.nodes(v, &window)
+		t := noOrder
+		if err != nil {
+			t = &trouble{err: err, whole: true}
+		} else if !n.hasOnlyIndex() {
+			with, all, t = l.above(n, to, above, key)
+		}
+		if v, t = m.at.renew(v, t); t == nil {
+			return with, all, nil
+		}
+		if count.areOver(t) {
+			return to, above, t.of(m.title)
+		}
+	}
+}
+
+// above is the answer for the key of a name.
+func (l *lookup) above(n *nodes, to []byte, all []Owner, name []byte) ([]byte, []Owner, *trouble) {
+	root := n.root()
+	labels := 0
+	for length := 0; length <= len(name); length++ {
+		if !isDNSName(name, length) {
+			continue
+		}
+		begin := len(to)
+		with, found, t := l.get(n, to, name[:length])
+		if t != nil {
+			return nil, nil, t
+		}
+		if found {
+			to = with
+			all = append(all, Owner{true, labels, to[begin:len(to):len(to)]})
+		}
+		labels++
+	}
+	if n.root() != root {
+		return nil, nil, changed
+	}
+	return to, all, nil
+}

@@ -11,9 +11,9 @@
 //! - [`suite`]: the measurements, one module per suite.
 //! - [`peers`]: a file for each peer in Rust. [`engines`]: the maps that the suite `names`
 //!   compares. [`concurrent`]: those of its group `threads`. [`stores`]: those of the suite
-//!   `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names. [`live`]
-//!   and [`sync`]: those of these suites. [`capi`]: the C library in the suite `c`. [`bpf`], with
-//!   the feature `bpf`: maps inside the kernel.
+//!   `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
+//!   [`live`], [`sync`] and [`lists`]: those of these suites. [`capi`]: the C library in the suite
+//!   `c`. [`bpf`], with the feature `bpf`: maps inside the kernel.
 //! - Recorded results, without a run: [`records`] reads them and makes the pictures of the command
 //!   `plot`, [`shown`] the tables of the command `figures`, and [`page`] the page of `report`.
 //! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
@@ -28,6 +28,7 @@ mod clock;
 mod concurrent;
 mod engines;
 mod keylist;
+mod lists;
 mod live;
 mod machine;
 mod page;
@@ -115,6 +116,16 @@ enum Command {
         /// The folder with the map and the keys.
         folder: PathBuf,
     },
+    /// An engine of the suite `lists`, in a process of its own.
+    #[command(hide = true)]
+    ListsChild {
+        /// The engine.
+        engine: String,
+        /// The folder with the lists.
+        folder: PathBuf,
+        /// How many questions are asked.
+        count: usize,
+    },
     /// Make the tables of pages anew from the records under proof/bench/record.
     ///
     /// A table stands between the lines `<!-- figures: NAME -->` and `<!-- end -->`.
@@ -151,6 +162,11 @@ impl Command {
                 page::run(&args)?;
             }
             Command::LiveReader { engine, folder } => suite::live::read(&engine, &folder)?,
+            Command::ListsChild {
+                engine,
+                folder,
+                count,
+            } => lists::child(&engine, &folder, count)?,
             Command::Figures { pages, print } => {
                 let records = read_records(&shown::records())?;
                 for page in pages {

@@ -2,6 +2,7 @@
 //!
 //! - [`oracle`]: slow maps whose code is their definition; a porter starts there.
 //! - [`keys`]: seeded generators of awkward keys.
+//! - [`lists`]: block lists in all formats, in the proportions of public ones.
 //! - [`ops`]: operations on a map, drawn from a seed or (feature `arbitrary`) from a fuzzer's
 //!   bytes, and the oracle's answer to each.
 //! - [`choices`]: the decisions of a test, drawn from a seed or from a fuzzer's bytes.
@@ -11,6 +12,7 @@
 //! - [`shared_ops`]: runs many threads on few keys of a [`SharedMap`](shared_ops::SharedMap), and
 //!   records their history.
 //! - [`soak`]: runs them for a long time, and tells what the map must hold at the end.
+//! - [`systems`]: name servers that have lists, and questions to them.
 //! - [`seed_formulas`]: how many nodes the Linux kernel's maple tree requests before a write.
 //! - [`data`]: key sets, routing tables and range workloads for benchmarks, real ones of this
 //!   machine and generated ones.
@@ -33,6 +35,7 @@ pub mod choices;
 pub mod data;
 pub mod history;
 pub mod keys;
+pub mod lists;
 pub mod ops;
 pub mod oracle;
 pub mod range_ops;
@@ -40,5 +43,6 @@ mod raw;
 pub mod seed_formulas;
 pub mod shared_ops;
 pub mod soak;
+pub mod systems;
 
 pub use raw::allocations;

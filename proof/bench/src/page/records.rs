@@ -15,7 +15,7 @@ use sapwood_cli::report::page::{Chapter, Section};
 use super::figures::{Table, bars, figure, lines, source};
 
 /// The suites of `sapwood-bench` in the order of their chapters, with their titles.
-const SUITES: [(&str, &str); 10] = [
+const SUITES: [(&str, &str); 11] = [
     ("names", "Names"),
     ("versions", "Stores: readers beside a writer"),
     ("routes", "Routes"),
@@ -24,6 +24,7 @@ const SUITES: [(&str, &str); 10] = [
     ("bpf", "In the kernel"),
     ("live", "Live maps"),
     ("sync", "Many machines"),
+    ("lists", "Block lists"),
     ("c", "From C"),
     ("python", "From Python"),
 ];

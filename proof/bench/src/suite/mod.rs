@@ -4,6 +4,7 @@ mod bpf;
 mod c;
 mod cache;
 mod closest;
+mod lists;
 pub mod live;
 mod names;
 mod ranges;
@@ -42,6 +43,9 @@ pub enum Suite {
     /// One writer's commits on many machines: commits, the time until followers show them, bytes,
     /// and recovery, beside watched keys of etcd.
     Sync,
+    /// A block list: its reading, its change beside a reader, memory and questions, beside a hash
+    /// set and name servers.
+    Lists,
     /// The C library: what its border costs, beside maps and tables in C.
     C,
     /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory,
@@ -60,6 +64,7 @@ impl Suite {
             Suite::Ranges => ranges::run(options),
             Suite::Live => live::run(options),
             Suite::Sync => sync::run(options),
+            Suite::Lists => lists::run(options),
             Suite::C => c::run(options),
             Suite::Bpf => bpf::run(options),
         }

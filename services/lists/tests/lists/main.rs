@@ -3,4 +3,5 @@
 mod differential;
 mod loading;
 mod oracle;
+mod systems;
 mod transfer;

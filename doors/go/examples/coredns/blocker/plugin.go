@@ -23,17 +23,15 @@ const Name = "sapwood"
 type blocker struct {
 	next  plugin.Handler
 	names *sapwood.Names
-	// The answer for a name of the list.
-	rcode int
+	// What a name of the list gets that is only blocked.
+	block rule
 	// Whether a query is answered by the next plugin when the list cannot be read.
 	open bool
 }
 
 // The choices of the Corefile.
 var (
-	answers = map[string]int{
-		"nxdomain": dns.RcodeNameError, "nodata": dns.RcodeSuccess, "refused": dns.RcodeRefused,
-	}
+	answers    = map[string]byte{"nxdomain": nxdomain, "nodata": nodata, "refused": refused}
 	unreadable = map[string]bool{"servfail": false, "pass": true}
 )
 
@@ -48,7 +46,7 @@ func init() {
 //		unreadable servfail|pass
 //	}
 func setup(c *caddy.Controller) error {
-	b := &blocker{rcode: dns.RcodeNameError}
+	b := &blocker{}
 	var path string
 	for c.Next() {
 		if path != "" {
@@ -67,7 +65,7 @@ func setup(c *caddy.Controller) error {
 			known := false
 			switch what {
 			case "answer":
-				b.rcode, known = answers[arguments[0]]
+				b.block.action, known = answers[arguments[0]]
 			case "unreadable":
 				b.open, known = unreadable[arguments[0]]
 			}
@@ -95,17 +93,17 @@ func (b *blocker) Name() string { return Name }
 // next plugin.
 func (b *blocker) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: r}
-	blocked, err := b.blocks(state.QName())
+	found, err := b.decide(state.QName(), state.QType())
 	switch {
 	case err != nil && !b.open:
 		return dns.RcodeServerFailure, plugin.Error(Name, err)
-	case !blocked:
+	case found == nil || found.action == pass:
 		return plugin.NextOrFailure(Name, b.next, ctx, w, r)
+	case found.action == drop:
+		return dns.RcodeSuccess, nil
 	}
-	m := new(dns.Msg)
-	m.SetRcode(r, b.rcode)
-	m.RecursionAvailable = true
-	if b.rcode != dns.RcodeRefused {
+	m := found.answer(r)
+	if m.Rcode != dns.RcodeRefused && len(m.Answer) == 0 && !m.Truncated {
 		// How long resolvers may remember it.
 		m.Ns = []dns.RR{&dns.SOA{
 			Hdr: dns.RR_Header{Name: state.QName(), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},
@@ -119,20 +117,48 @@ func (b *blocker) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	return dns.RcodeSuccess, nil
 }
 
-// blocks says whether the list blocks a name: by an entry of its own, a wildcard, or the longest
-// name above. An entry whose value is the number 0 or the text "pass" lets its names through. What
-// is not a host's name, such as a name with other bytes, is looked up as well.
-func (b *blocker) blocks(query string) (bool, error) {
-	var room [128]byte
-	_, found, err := b.names.AppendClosest(room[:0], query)
-	if errors.Is(err, sapwood.ErrName) {
-		return false, nil
+// decide returns the rule for a question; nil if the next plugin answers. The map has rules, as
+// "sapwood lists" makes them, or only names.
+func (b *blocker) decide(query string, qtype uint16) (*rule, error) {
+	unread := func(err error) (*rule, error) {
+		if errors.Is(err, sapwood.ErrName) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("the list cannot be read: %w", err)
 	}
+	var room [512]byte
+	about, hasRules, err := b.names.Append(room[:0], []byte(listsKey))
 	if err != nil {
-		return false, fmt.Errorf("the list cannot be read: %w", err)
+		return unread(err)
 	}
-	owner := found.Longest()
-	return owner.Found && !passes(owner.Value), nil
+	if hasRules {
+		tiers, err := tiersOf(about)
+		if err != nil {
+			return unread(err)
+		}
+		_, above, err := b.names.AppendAbove(nil, nil, query)
+		if err != nil {
+			return unread(err)
+		}
+		found, err := verdict(above, tiers, query, qtype)
+		if err != nil {
+			return unread(err)
+		}
+		if found != nil && found.action == nxdomain {
+			found = &b.block
+		}
+		return found, nil
+	}
+	// By an entry of its own, a wildcard, or the longest name above. An entry whose value is the
+	// number 0 or the text "pass" lets its names through.
+	_, closest, err := b.names.AppendClosest(room[:0], query)
+	if err != nil {
+		return unread(err)
+	}
+	if owner := closest.Longest(); !owner.Found || passes(owner.Value) {
+		return nil, nil
+	}
+	return &b.block, nil
 }
 
 // passes says whether a value is that of an exception.
