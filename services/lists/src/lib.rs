@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod error;
 mod fingerprints;
 mod format;
@@ -43,6 +44,7 @@ mod source;
 mod value;
 mod verdict;
 
+pub use answer::Answer;
 pub use error::{ListError, MAX_CANCELS, MAX_LISTS};
 pub use fingerprints::{FINGERPRINTS_MAGIC, Fingerprints, FingerprintsError, MAX_VALUES};
 pub use format::Format;

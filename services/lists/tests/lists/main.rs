@@ -3,3 +3,4 @@
 mod differential;
 mod loading;
 mod oracle;
+mod vectors;
