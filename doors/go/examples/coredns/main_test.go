@@ -30,6 +30,12 @@ type list struct {
 // serveList serves a list in a live map.
 func serveList(t testing.TB, folder, text string, arguments ...string) *list {
 	t.Helper()
+	return serveKind(t, folder, text, append([]string{"names", "serve", "--dns"}, arguments...)...)
+}
+
+// serveKind serves a list by this command.
+func serveKind(t testing.TB, folder, text string, arguments ...string) *list {
+	t.Helper()
 	program := os.Getenv("SAPWOOD_PROGRAM")
 	if program == "" {
 		t.Skip("skipped: SAPWOOD_PROGRAM names no program; ci/go.sh builds it")
@@ -39,7 +45,7 @@ func serveList(t testing.TB, folder, text string, arguments ...string) *list {
 		t.Fatal(err)
 	}
 	l := &list{t: t, path: filepath.Join(folder, "map")}
-	arguments = append([]string{"names", "serve", "--dns", "--quiet", "--live", l.path}, arguments...)
+	arguments = append(arguments, "--quiet", "--live", l.path)
 	command := exec.Command(program, append(arguments, file)...)
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
