@@ -1,5 +1,6 @@
 //! Lists in all formats, compared with a naive oracle; maps that are made, changed and saved.
 
+mod closest;
 mod differential;
 mod loading;
 mod oracle;
