@@ -51,7 +51,7 @@ else
     absent "The race detector needs a C compiler."
     say "skipped: the race detector needs a C compiler"
 fi
-for target in FuzzDamage FuzzSaved FuzzDNSNames; do
+for target in FuzzDamage FuzzSaved FuzzDNSNames FuzzRules; do
     run go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZ_SECONDS:-10}s" -fuzzminimizetime 10x .
 done
 # Each benchmark runs once.

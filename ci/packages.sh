@@ -46,6 +46,7 @@ if [ -n "$linux" ] && [ -n "$for_check" ]; then
     [ -e /usr/include/uv.h ] || more+=(libuv1-dev)
     ! has dpkg-deb || has lintian || more+=(lintian)
     has dnsdist || more+=(dnsdist)
+    has kresd || more+=(knot-resolver)
     # Tests of logs in etcd start nodes of their own.
     has etcd || more+=(etcd-server)
     has etcdctl || more+=(etcd-client)
@@ -75,7 +76,7 @@ if [ "$(id -u)" = 0 ] && has apt-get; then
     # Only the programs of these packages are wanted. Debian enables their services, whatever
     # RUNLEVEL says.
     for package in prometheus:prometheus etcd-server:etcd dnsdist:dnsdist nsd:nsd bind9:named \
-        unbound:unbound; do
+        unbound:unbound knot-resolver:kresd.target; do
         service=${package#*:}
         case " ${more[*]} " in
         *" ${package%:*} "*)

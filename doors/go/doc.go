@@ -1,12 +1,12 @@
 // Package sapwood reads Sapwood's maps from Go.
 //
 // It reads saved files and live maps: maps over byte strings (OpenNames), tables of routes
-// (OpenRoutes) and maps of ranges (OpenRanges). A live map is a directory in which another process
-// changes the map, such as the program "sapwood names serve". The package also reads the maps over
-// byte strings in a pinned BPF arena (OpenArena): those that a process writes (UserMap,
-// UserPointMap, UserStore) and those that programs in the kernel write (ProgramMap). It is pure Go,
-// without cgo, and uses the standard library alone. Memory is mapped for reading only, so a reader
-// cannot change a map.
+// (OpenRoutes), maps of ranges (OpenRanges) and the rules of block lists (OpenLists). A live map is
+// a directory in which another process changes the map, such as the program "sapwood names serve".
+// The package also reads the maps over byte strings in a pinned BPF arena (OpenArena): those that a
+// process writes (UserMap, UserPointMap, UserStore) and those that programs in the kernel write
+// (ProgramMap). It is pure Go, without cgo, and uses the standard library alone. Memory is mapped
+// for reading only, so a reader cannot change a map.
 //
 // # What is promised
 //

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -244,46 +243,12 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// The entries of a name and of those above it, without wildcards, beside what Append says of each.
-func TestEntriesAbove(t *testing.T) {
-	text := "example.org\t1\n*.example.org\t2\na.b.example.org\t3\norg\t4\nxample.org\t5\n"
-	m := names4(t, built(t, text, "names", "build", "--dns"))
-	for name, labels := range map[string][]int{
-		"x.A.b.example.org.": {1, 2, 4}, "b.example.org": {1, 2}, "org": {1}, "net": nil, ".": nil,
-		"*.example.org": {1, 2, 3},
-	} {
-		_, above, err := m.AppendAbove(nil, nil, name)
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		var got []int
-		all := strings.Split(strings.TrimSuffix(name, "."), ".")
-		for _, owner := range above {
-			got = append(got, owner.Labels)
-			key, err := DNSKey(strings.Join(all[len(all)-owner.Labels:], "."))
-			if err != nil {
-				t.Fatal(err)
-			}
-			value, found, err := m.Append(nil, key)
-			if !owner.Found || !found || err != nil || !bytes.Equal(value, owner.Value) {
-				t.Errorf("%s: %v, not %v (%v)", name, owner, value, err)
-			}
-		}
-		if !slices.Equal(got, labels) {
-			t.Errorf("%s: %v, not %v", name, got, labels)
-		}
-	}
-	_, _, err := m.AppendAbove(nil, nil, "a..b")
-	wants(t, err, ErrName)
-}
-
 // Lookups allocate nothing.
 func TestLookupsAllocateNothing(t *testing.T) {
 	m := names4(t, built(t, "example.org\t1\n*.example.net\t2\n", "names", "build", "--dns"))
 	r := routes4(t, committed("groups.routes"))
 	texts := ranges4(t, committed("texts.ranges"))
 	room := make([]byte, 0, 64)
-	owners := make([]Owner, 0, 8)
 	key, err := DNSKey("example.org")
 	if err != nil {
 		t.Fatal(err)
@@ -294,10 +259,6 @@ func TestLookupsAllocateNothing(t *testing.T) {
 		"AppendClosest": func() bool {
 			_, c, err := m.AppendClosest(room, "a.b.example.net.")
 			return c.Wildcard.Found && err == nil
-		},
-		"AppendAbove": func() bool {
-			_, above, err := m.AppendAbove(room, owners, "a.example.org.")
-			return len(above) == 1 && err == nil
 		},
 		"an ancestor": func() bool {
 			_, c, err := m.AppendClosest(room, "a.example.org.")

@@ -1,12 +1,15 @@
--- Sapwood's saved maps for LuaJIT: names that were built by `sapwood names build --dns`.
+-- Sapwood's maps for LuaJIT: names that were built by `sapwood names build --dns`, and the rules of
+-- block lists that `sapwood lists` builds and serves.
 --
 --   local sapwood = dofile("/usr/share/doc/libsapwood-dev/examples/lua/sapwood.lua")
 --   local blocked = sapwood.open("/var/lib/blocked.qp")
 --   blocked:covers("www.example.org")       -- the name or a parent is in the map
+--   local lists = sapwood.lists("/dev/shm/blocked", true)
+--   lists:ask_wire(wire, len, 1)            -- the rule that answers, or nil
 --
 -- A function that cannot tell ends with an error (Lua's `error`): the name is none, or the file is
 -- damaged. It never says "not in the map" then. Who refuses by a list must decide what an error
--- means: blocked.lua refuses.
+-- means: blocked.lua, lists.lua and kresd.lua refuse.
 --
 -- A map is a file that all processes share: its pages are in memory once. ci/installed.sh checks that
 -- the declarations below are those of the library's header.
@@ -31,6 +34,13 @@ enum sapwood_key_rooms { SAPWOOD_KEY_DNS_MAX = 504, SAPWOOD_KEY_DNS_TEXT_MAX = 1
 int sapwood_key_dns_name(const char *name, void *key, size_t room, size_t *key_len);
 int sapwood_key_dns_wire(const void *wire, size_t wire_len, void *key, size_t room, size_t *key_len);
 int sapwood_key_dns_message(const void *message, size_t message_len, size_t at, void *key, size_t room, size_t *key_len, size_t *end);
+typedef struct sapwood_lists sapwood_lists;
+typedef struct sapwood_lists_record { uint32_t rtype; uint32_t ttl; const void *data; size_t len; } sapwood_lists_record;
+typedef struct sapwood_verdict { size_t size; int action; int list; int rank; int others; const char *rule; const char *list_name; const char *target; const sapwood_lists_record *records; size_t count; } sapwood_verdict;
+int sapwood_lists_open(const char *path, unsigned int flags, sapwood_lists **out);
+int sapwood_lists_open_live(const char *folder, unsigned int flags, uint64_t wait_ms, sapwood_lists **out);
+void sapwood_lists_free(sapwood_lists *lists);
+int sapwood_lists_ask_wire(sapwood_lists *lists, const void *wire, size_t wire_len, uint16_t rtype, sapwood_verdict *verdict);
 ]]
 
 local lib = ffi.load(os.getenv("SAPWOOD_LIBRARY") or "libsapwood.so.0")
@@ -108,6 +118,37 @@ function M.open(path, unverified)
     }, Names)
     must(lib.sapwood_file_view(names.file, names.view))
     return names
+end
+
+local Lists = {}
+Lists.__index = Lists
+
+-- The rule that answers a question for a name in wire form, of this type, or nil if no rule applies.
+-- What it points to is valid until the next question.
+function Lists:ask_wire(wire, len, qtype)
+    self.verdict[0].size = ffi.sizeof("sapwood_verdict")
+    local result = must(lib.sapwood_lists_ask_wire(self.lists, wire, len, qtype, self.verdict))
+    return result == 1 and self.verdict[0] or nil
+end
+
+-- The actions of rules, by their numbers: enum sapwood_lists_action.
+M.actions = {
+    [0] = "nxdomain", "nodata", "refused", "drop", "truncate", "pass", "null", "addresses", "name", "records",
+}
+
+-- Opens a map of rules: a file, or with `live` the directory of a live map, which is read as it
+-- changes.
+function M.lists(path, live)
+    local out = ffi.new("sapwood_lists *[1]")
+    if live then
+        must(lib.sapwood_lists_open_live(path, 0, 0, out))
+    else
+        must(lib.sapwood_lists_open(path, 0, out))
+    end
+    return setmetatable({
+        lists = ffi.gc(out[0], lib.sapwood_lists_free),
+        verdict = ffi.new("sapwood_verdict[1]"),
+    }, Lists)
 end
 
 return M

@@ -1859,6 +1859,121 @@ int sapwood_live_range(const sapwood_live_reader *reader, uint64_t index, sapwoo
 int sapwood_live_range_next(const sapwood_live_reader *reader, uint64_t from,
 			    sapwood_range *entry);
 
+/* ---- Block lists and response policies ------------------------------------------------------- */
+
+/*
+ * The maps of "sapwood lists build" and "sapwood lists serve": docs/lists.md says what their
+ * rules are, and which of them wins. A handle is for one thread at a time; each thread opens
+ * its own. The pages of the map are in memory once.
+ */
+typedef struct sapwood_lists sapwood_lists;
+
+/* What happens to a question. */
+enum sapwood_lists_action {
+	SAPWOOD_LISTS_NXDOMAIN = 0, /* the name does not exist */
+	SAPWOOD_LISTS_NODATA = 1,   /* the name has no records of this type */
+	SAPWOOD_LISTS_REFUSED = 2,
+	SAPWOOD_LISTS_DROP = 3,     /* there is no answer */
+	SAPWOOD_LISTS_TRUNCATE = 4, /* the answer is truncated, so that the client asks by TCP */
+	SAPWOOD_LISTS_PASS = 5,     /* the question is answered as without lists */
+	SAPWOOD_LISTS_NULL = 6,     /* 0.0.0.0 or :: */
+	SAPWOOD_LISTS_ADDRESSES = 7,
+	SAPWOOD_LISTS_NAME = 8,     /* the name is another name for `target` */
+	SAPWOOD_LISTS_RECORDS = 9
+};
+
+/* The rank of a rule, the first one first. */
+enum sapwood_lists_rank {
+	SAPWOOD_LISTS_REWRITING = 0,
+	SAPWOOD_LISTS_IMPORTANT_EXCEPTION = 1,
+	SAPWOOD_LISTS_IMPORTANT = 2,
+	SAPWOOD_LISTS_EXCEPTION = 3,
+	SAPWOOD_LISTS_ORDINARY = 4
+};
+
+/*
+ * A record of an answer: type, time to live in seconds, data in wire form. Addresses for which
+ * a list has no time to live have 300 seconds.
+ */
+typedef struct sapwood_lists_record {
+	uint32_t rtype;
+	uint32_t ttl;
+	const void *data;
+	size_t len;
+} sapwood_lists_record;
+
+/*
+ * The rule that answers a question. All that it points to belongs to the handle, and is valid
+ * until its next question or its end.
+ */
+typedef struct sapwood_verdict {
+	size_t size;
+	int action;                          /* enum sapwood_lists_action */
+	int list; /* the number of the list, from 0; -1 if no rule applies */
+	int rank;                            /* enum sapwood_lists_rank */
+	int others;                          /* how many other rules apply */
+	/* the rule's name, with "*." in front if it is for the names below alone; NULL if none */
+	const char *rule;
+	const char *list_name;               /* the list's name: the path of its file */
+	const char *target;                  /* of SAPWOOD_LISTS_NAME: the other name */
+	/* of 0.0.0.0 or ::, addresses and records: those of the type of the question. If there are none, the name has no records of this type. */
+	const sapwood_lists_record *records;
+	size_t count;
+} sapwood_verdict;
+
+/*
+ * Opens a map of rules, or a table of fingerprints. All of it is checked, in O(bytes); with
+ * SAPWOOD_UNVERIFIED a map opens at once, and what is damaged is -EPROTO when it is read.
+ * -EPROTO: it is damaged, or another file. Other errors are those of the system. The file may
+ * be replaced by a rename, but not be changed or cut.
+ */
+int sapwood_lists_open(const char *path, unsigned int flags, sapwood_lists **out);
+void sapwood_lists_free(sapwood_lists *lists);
+
+/*
+ * What happens to a question for a name in text, of this type. Returns 1 if a rule answers it,
+ * which (*verdict) says then; 0 if no rule applies: then the action is SAPWOOD_LISTS_PASS. O(
+ * rules of the name and of those above it).
+ *
+ * What cannot be told is an error, and never "no rule applies": -EINVAL, it is no name;
+ * -E2BIG, the name is too long for the place of an asterisk in a rule; -EPROTO, the map is
+ * damaged; of a live map also -ENOENT, it was removed, -EAGAIN and -ESTALE, changes disturbed
+ * each attempt. *verdict is unchanged then. Who takes an error for 0 lets names pass that
+ * somebody has made for that.
+ */
+int sapwood_lists_ask(sapwood_lists *lists, const char *name, uint16_t rtype,
+		      sapwood_verdict *verdict);
+
+/* The same for a name in wire form without compression, and nothing behind it. */
+int sapwood_lists_ask_wire(sapwood_lists *lists, const void *wire, size_t wire_len, uint16_t rtype,
+			   sapwood_verdict *verdict);
+
+/* The same for a key, as sapwood_key_dns_message makes it of a whole message. */
+int sapwood_lists_ask_key(sapwood_lists *lists, const void *key, size_t key_len, uint16_t rtype,
+			  sapwood_verdict *verdict);
+
+/*
+ * Stores the number of the line, in the list's file as it is now, of the rule that answered
+ * the last question. -ENOENT: no rule answered it, the file has no such line any more, or
+ * there is no such file. -EPROTO: it is no such list any more. O(bytes of the file).
+ */
+int sapwood_lists_line(sapwood_lists *lists, uint64_t *line);
+
+/*
+ * Opens the live map of "sapwood lists serve" in a directory, and waits up to (wait_ms)
+ * milliseconds for one that is not there yet; then -ENOENT. UINT64_MAX: as long as it takes.
+ * Each question sees the newest map, and all of one version; between two questions, the handle
+ * holds nothing back. A map that another process has taken over, or that was removed and made
+ * again, is followed.
+ *
+ * Without SAPWOOD_LIVE_CHECKED, the reader trusts a map that no other user than root can
+ * write. Others it checks at each step, as all with this flag. Where this process may not
+ * register, the reader writes no file, and asks again when memory was used again meanwhile.
+ * -EPROTO: it is another map. The child of a fork opens the map anew.
+ */
+int sapwood_lists_open_live(const char *folder, unsigned int flags, uint64_t wait_ms,
+			    sapwood_lists **out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -50,6 +50,9 @@ pub mod handle;
 pub mod input;
 pub mod iter;
 pub mod key;
+pub mod lists;
+#[cfg(target_os = "linux")]
+pub mod lists_live;
 #[cfg(target_os = "linux")]
 pub mod live;
 #[cfg(target_os = "linux")]
@@ -125,6 +128,9 @@ pub const HEADER: &[&[c_api::Item]] = &[
     live_reader::API,
     #[cfg(target_os = "linux")]
     live_read::API,
+    lists::API,
+    #[cfg(target_os = "linux")]
+    lists_live::API,
 ];
 
 /// What the header `sapwood_bpf.h` declares, in its order.

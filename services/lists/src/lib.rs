@@ -25,6 +25,8 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
+mod closest;
 mod error;
 mod fingerprints;
 mod format;
@@ -44,6 +46,8 @@ pub mod transfer;
 mod value;
 mod verdict;
 
+pub use answer::Answer;
+pub use closest::{ClosestEntry, Fate, closest_entries};
 pub use error::{ListError, MAX_CANCELS, MAX_LISTS};
 pub use fingerprints::{FINGERPRINTS_MAGIC, Fingerprints, FingerprintsError, MAX_VALUES};
 pub use format::Format;

@@ -194,7 +194,7 @@ pub(crate) const A: u16 = 1;
 pub(crate) const AAAA: u16 = 28;
 
 impl Record {
-    fn of_address(address: IpAddr) -> Self {
+    pub(crate) fn of_address(address: IpAddr) -> Self {
         let (rtype, data) = match address {
             IpAddr::V4(address) => (A, address.octets().to_vec()),
             IpAddr::V6(address) => (AAAA, address.octets().to_vec()),

@@ -6,6 +6,7 @@ mod border;
 mod bpf;
 mod door;
 mod header;
+mod lists;
 mod live;
 mod oracle;
 mod print;

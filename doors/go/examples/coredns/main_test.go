@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +16,6 @@ import (
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/miekg/dns"
-
-	sapwood "sapwood/doors/go"
 )
 
 // list is a process of the program that serves a list.
@@ -33,6 +30,12 @@ type list struct {
 // serveList serves a list in a live map.
 func serveList(t testing.TB, folder, text string, arguments ...string) *list {
 	t.Helper()
+	return serveKind(t, folder, text, append([]string{"names", "serve", "--dns"}, arguments...)...)
+}
+
+// serveKind serves a list by this command.
+func serveKind(t testing.TB, folder, text string, arguments ...string) *list {
+	t.Helper()
 	program := os.Getenv("SAPWOOD_PROGRAM")
 	if program == "" {
 		t.Skip("skipped: SAPWOOD_PROGRAM names no program; ci/go.sh builds it")
@@ -42,7 +45,7 @@ func serveList(t testing.TB, folder, text string, arguments ...string) *list {
 		t.Fatal(err)
 	}
 	l := &list{t: t, path: filepath.Join(folder, "map")}
-	arguments = append([]string{"names", "serve", "--dns", "--quiet", "--live", l.path}, arguments...)
+	arguments = append(arguments, "--quiet", "--live", l.path)
 	command := exec.Command(program, append(arguments, file)...)
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
@@ -217,124 +220,6 @@ func TestChoices(t *testing.T) {
 			t.Errorf("%q: %v", part, err)
 		}
 	}
-}
-
-// serveRules serves block lists in a live map, and returns its path.
-func serveRules(t testing.TB, folder string, lists ...string) (path string, end func()) {
-	t.Helper()
-	program := os.Getenv("SAPWOOD_PROGRAM")
-	if program == "" {
-		t.Skip("skipped: SAPWOOD_PROGRAM names no program; ci/go.sh builds it")
-	}
-	path = filepath.Join(folder, "rules")
-	command := exec.Command(program, "lists", "serve", "--quiet", "--watch", "--live", path)
-	for i, text := range lists {
-		file := filepath.Join(folder, fmt.Sprintf("list-%d", i))
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		command.Args = append(command.Args, file)
-	}
-	command.Stderr = os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	end = sync.OnceFunc(func() {
-		_ = command.Process.Signal(os.Interrupt)
-		_ = command.Wait()
-	})
-	t.Cleanup(end)
-	limit, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := sapwood.WaitForMap(limit, path); err != nil {
-		t.Fatal(err)
-	}
-	// The map is there before its first rules are.
-	for limit.Err() == nil {
-		if names, err := sapwood.OpenNames(path); err == nil {
-			_, found, err := names.Append(nil, []byte("\x00lists"))
-			_ = names.Close()
-			if found && err == nil {
-				return path, end
-			}
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("no rules are served")
-	return
-}
-
-const adList = `! ads
-||ads.example^
-@@||good.ads.example^
-||important.good.ads.example^$important
-|exact.example^
-||types.example^$dnstype=AAAA
-||except.example^$denyallow=www.except.example
-||moved.example^$dnsrewrite=192.0.2.7
-||other.example^$dnsrewrite=garden.example
-`
-
-const zoneList = `$TTL 60
-@ SOA localhost. root.localhost. 1 3600 600 86400 60
-ads.example CNAME rpz-passthru.
-nodata.example CNAME *.
-*.below.example CNAME .
-text.example TXT "walled"
-tcp.example CNAME rpz-tcp-only.
-`
-
-func TestRules(t *testing.T) {
-	path, end := serveRules(t, memory(t), adList, zoneList)
-	udp, _ := coreDNS(t, "sapwood "+path)
-	rcodes(t, "udp", udp, map[string]int{
-		"WWW.ads.example":                dns.RcodeNameError,
-		"x.good.ads.example":             dns.RcodeSuccess,
-		"x.important.good.ads.example":   dns.RcodeNameError,
-		"exact.example":                  dns.RcodeNameError,
-		"www.exact.example":              dns.RcodeSuccess,
-		"types.example":                  dns.RcodeSuccess,
-		"except.example":                 dns.RcodeNameError,
-		"www.except.example":             dns.RcodeSuccess,
-		"below.example":                  dns.RcodeSuccess,
-		"a.b.below.example":              dns.RcodeNameError,
-		"free.example":                   dns.RcodeSuccess,
-		`\000\255.ads.example`:           dns.RcodeNameError,
-		strings.Repeat("a.", 50) + "org": dns.RcodeSuccess,
-	})
-	// The next plugin, whoami, says who asks in records behind the answer.
-	for name, wanted := range map[string]string{
-		"moved.example": "192.0.2.7", "www.other.example": "garden.example.", "nodata.example": "",
-		"text.example": "",
-	} {
-		got := ask(t, "udp", udp, name)
-		if len(got.Extra) != 0 || (len(got.Answer) == 0) != (wanted == "") {
-			t.Error(name, got)
-		} else if wanted != "" && !strings.HasSuffix(got.Answer[0].String(), "\t"+wanted) {
-			t.Error(name, got.Answer)
-		}
-	}
-	if !ask(t, "udp", udp, "tcp.example").Truncated {
-		t.Error("an answer is whole that has to be asked for by TCP")
-	}
-	// A list changes, and the map follows.
-	file := filepath.Join(filepath.Dir(path), "list-0")
-	if err := os.WriteFile(file, []byte(adList+"||new.example^\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for begin := time.Now(); ask(t, "udp", udp, "new.example").Rcode != dns.RcodeNameError; {
-		if time.Since(begin) > time.Minute {
-			t.Fatal("a change is not seen")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	// The rules stay when their server ends.
-	end()
-	rcodes(t, "udp", udp, map[string]int{
-		"new.example": dns.RcodeNameError, "free.example": dns.RcodeSuccess,
-	})
-	udp, _ = coreDNS(t, "sapwood "+path+" {\nanswer refused\n}")
-	rcodes(t, "udp", udp, map[string]int{"ads.example": dns.RcodeRefused})
 }
 
 // Texts as values, in a saved file.

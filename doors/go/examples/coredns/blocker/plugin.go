@@ -21,17 +21,37 @@ const Name = "sapwood"
 
 // blocker answers queries for names that the list has.
 type blocker struct {
-	next  plugin.Handler
+	next plugin.Handler
+	// What is asked: a list of names, or the rules of "sapwood lists".
 	names *sapwood.Names
-	// What a name of the list gets that is only blocked.
-	block rule
+	lists *sapwood.Lists
+	// The answer for a name of the list.
+	rcode int
 	// Whether a query is answered by the next plugin when the list cannot be read.
-	open bool
+	passes bool
+}
+
+func (b *blocker) open(path string, rules bool) (err error) {
+	if rules {
+		b.lists, err = sapwood.OpenLists(path)
+	} else {
+		b.names, err = sapwood.OpenNames(path)
+	}
+	return err
+}
+
+func (b *blocker) close() error {
+	if b.lists != nil {
+		return b.lists.Close()
+	}
+	return b.names.Close()
 }
 
 // The choices of the Corefile.
 var (
-	answers    = map[string]byte{"nxdomain": nxdomain, "nodata": nodata, "refused": refused}
+	answers = map[string]int{
+		"nxdomain": dns.RcodeNameError, "nodata": dns.RcodeSuccess, "refused": dns.RcodeRefused,
+	}
 	unreadable = map[string]bool{"servfail": false, "pass": true}
 )
 
@@ -41,18 +61,22 @@ func init() {
 
 // setup reads the plugin's part of the Corefile:
 //
-//	sapwood PATH {
+//	sapwood [lists] PATH {
 //		answer nxdomain|nodata|refused
 //		unreadable servfail|pass
 //	}
 func setup(c *caddy.Controller) error {
-	b := &blocker{}
+	b := &blocker{rcode: dns.RcodeNameError}
 	var path string
+	rules := false
 	for c.Next() {
 		if path != "" {
 			return plugin.Error(Name, c.Err("there is one list in a server block"))
 		}
 		paths := c.RemainingArgs()
+		if len(paths) == 2 && paths[0] == "lists" {
+			rules, paths = true, paths[1:]
+		}
 		if len(paths) != 1 {
 			return plugin.Error(Name, c.ArgErr())
 		}
@@ -65,20 +89,19 @@ func setup(c *caddy.Controller) error {
 			known := false
 			switch what {
 			case "answer":
-				b.block.action, known = answers[arguments[0]]
+				b.rcode, known = answers[arguments[0]]
 			case "unreadable":
-				b.open, known = unreadable[arguments[0]]
+				b.passes, known = unreadable[arguments[0]]
 			}
 			if !known {
 				return plugin.Error(Name, c.Errf("unknown: %s %s", what, arguments[0]))
 			}
 		}
 	}
-	var err error
-	if b.names, err = sapwood.OpenNames(path); err != nil {
+	if err := b.open(path, rules); err != nil {
 		return plugin.Error(Name, err)
 	}
-	c.OnShutdown(b.names.Close)
+	c.OnShutdown(b.close)
 	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
 		b.next = next
 		return b
@@ -93,72 +116,68 @@ func (b *blocker) Name() string { return Name }
 // next plugin.
 func (b *blocker) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	state := request.Request{W: w, Req: r}
-	found, err := b.decide(state.QName(), state.QType())
+	if b.lists != nil {
+		return b.serveRules(ctx, state)
+	}
+	blocked, err := b.blocks(state.QName())
 	switch {
-	case err != nil && !b.open:
+	case err != nil && !b.passes:
 		return dns.RcodeServerFailure, plugin.Error(Name, err)
-	case found == nil || found.action == pass:
+	case !blocked:
 		return plugin.NextOrFailure(Name, b.next, ctx, w, r)
-	case found.action == drop:
-		return dns.RcodeSuccess, nil
 	}
-	m := found.answer(r)
-	if m.Rcode != dns.RcodeRefused && len(m.Answer) == 0 && !m.Truncated {
-		// How long resolvers may remember it.
-		m.Ns = []dns.RR{&dns.SOA{
-			Hdr: dns.RR_Header{Name: state.QName(), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: 60},
-			Ns:  "blocked.invalid.", Mbox: "blocked.invalid.", Serial: 1,
-			Refresh: 3600, Retry: 600, Expire: 86400, Minttl: 60,
-		}}
+	return b.block(state, b.rcode)
+}
+
+// block answers without records.
+func (b *blocker) block(state request.Request, rcode int) (int, error) {
+	m := reply(state, rcode)
+	if rcode != dns.RcodeRefused {
+		m.Ns = authority(state)
 	}
-	if err := w.WriteMsg(m); err != nil {
+	return written(state, m)
+}
+
+func reply(state request.Request, rcode int) *dns.Msg {
+	m := new(dns.Msg)
+	m.SetRcode(state.Req, rcode)
+	m.RecursionAvailable = true
+	return m
+}
+
+func written(state request.Request, m *dns.Msg) (int, error) {
+	if err := state.W.WriteMsg(m); err != nil {
 		return dns.RcodeServerFailure, err
 	}
 	return dns.RcodeSuccess, nil
 }
 
-// decide returns the rule for a question; nil if the next plugin answers. The map has rules, as
-// "sapwood lists" makes them, or only names.
-func (b *blocker) decide(query string, qtype uint16) (*rule, error) {
-	unread := func(err error) (*rule, error) {
-		if errors.Is(err, sapwood.ErrName) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("the list cannot be read: %w", err)
+// The seconds that resolvers may remember an answer that has no time to live.
+const ttl = 60
+
+// authority says how long resolvers may remember that there is nothing.
+func authority(state request.Request) []dns.RR {
+	return []dns.RR{&dns.SOA{
+		Hdr: dns.RR_Header{Name: state.QName(), Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
+		Ns:  "blocked.invalid.", Mbox: "blocked.invalid.", Serial: 1,
+		Refresh: 3600, Retry: 600, Expire: 86400, Minttl: ttl,
+	}}
+}
+
+// blocks says whether the list blocks a name: by an entry of its own, a wildcard, or the longest
+// name above. An entry whose value is the number 0 or the text "pass" lets its names through. What
+// is not a host's name, such as a name with other bytes, is looked up as well.
+func (b *blocker) blocks(query string) (bool, error) {
+	var room [128]byte
+	_, found, err := b.names.AppendClosest(room[:0], query)
+	if errors.Is(err, sapwood.ErrName) {
+		return false, nil
 	}
-	var room [512]byte
-	about, hasRules, err := b.names.Append(room[:0], []byte(listsKey))
 	if err != nil {
-		return unread(err)
+		return false, fmt.Errorf("the list cannot be read: %w", err)
 	}
-	if hasRules {
-		tiers, err := tiersOf(about)
-		if err != nil {
-			return unread(err)
-		}
-		_, above, err := b.names.AppendAbove(nil, nil, query)
-		if err != nil {
-			return unread(err)
-		}
-		found, err := verdict(above, tiers, query, qtype)
-		if err != nil {
-			return unread(err)
-		}
-		if found != nil && found.action == nxdomain {
-			found = &b.block
-		}
-		return found, nil
-	}
-	// By an entry of its own, a wildcard, or the longest name above. An entry whose value is the
-	// number 0 or the text "pass" lets its names through.
-	_, closest, err := b.names.AppendClosest(room[:0], query)
-	if err != nil {
-		return unread(err)
-	}
-	if owner := closest.Longest(); !owner.Found || passes(owner.Value) {
-		return nil, nil
-	}
-	return &b.block, nil
+	owner := found.Longest()
+	return owner.Found && !passes(owner.Value), nil
 }
 
 // passes says whether a value is that of an exception.
