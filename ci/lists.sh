@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The examples of examples/lua for block lists: dnsdist and Knot Resolver answer by the rules of a
-# live map, which is served anew meanwhile. Each action of a rule is an answer; what cannot be
-# looked up is refused. The argument is the prefix that `make install` has filled.
+# live map, which changes meanwhile. Each action of a rule is an answer; what cannot be looked up is
+# refused. The argument is the prefix that `make install` has filled.
 . "$(dirname "$0")/lib.sh"
 root=${1:?a prefix with the library and the program}
 port=${PORT:-5393}

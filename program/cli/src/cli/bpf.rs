@@ -18,7 +18,8 @@ is a wildcard: a rule for *.x applies to all names below x, and not to x. Labels
 become A-labels (xn--...). Empty lines are skipped. A comment begins with # or ; at the beginning of a line or \
 after white space. A line that has no names is reported and left out; with --strict it is an \
 error. A file whose lines are mostly of that kind is an error, too. When a name comes twice, the \
-last line wins."
+last line wins. The list may be a map that \"lists build\" made: then its rules block by NXDOMAIN, \
+NODATA, REFUSED or no answer. Other rules, and rules with conditions, are left to the resolver."
     };
 }
 /// What a change does to a list whose owner has ended.

@@ -276,6 +276,49 @@ fn bpf_names_run() {
     assert_eq!(lab.arrive(&asked), [true; 4]);
 }
 
+/// The rules of a map of lists, with their precedence: exceptions come before longer blocks.
+#[test]
+fn bpf_names_take_a_map_of_lists() {
+    let Some(lab) = Lab::new() else { return };
+    let s = Scratch::new();
+    s.file(
+        "ads",
+        "||ads.example^\n||a.good.ads.example^\n@@||good.ads.example^\n*.below.test\n\
+         ||typed.test^$dnstype=AAAA\n||renamed.test^$dnsrewrite=192.0.2.1\n",
+    );
+    s.file("zone", "local-zone: \"dropped.test\" deny\n");
+    s.run(&["lists", "build", "ads", "zone", "-o", "map"])
+        .code(0);
+    let mut run = Session::new(lab.spawn(&s, &["bpf", "names", "run", "map", "-i", "s0"]));
+    assert_eq!(
+        run.tell("rule www.ads.example"),
+        "block\twww.ads.example\tads.example"
+    );
+    let asked = [
+        ("ads.example", false),
+        ("a.good.ads.example", true),
+        ("bad.ads.example", false),
+        ("below.test", true),
+        ("x.below.test", false),
+        ("x.dropped.test", false),
+        // The resolver knows the type and the answer.
+        ("typed.test", true),
+        ("renamed.test", true),
+        ("org", true),
+    ];
+    assert_eq!(
+        lab.arrive(&asked.map(|(name, _)| name)),
+        asked.map(|it| it.1)
+    );
+    run.rest();
+    // Another saved map has no rules.
+    s.file("names", "ads.example\t1\n");
+    s.run(&["names", "build", "--dns", "names", "-o", "other"])
+        .code(0);
+    let ran = lab.run(&s, &["bpf", "names", "run", "other", "-i", "s0"]);
+    ran.code(2).complains("map of rules");
+}
+
 #[test]
 fn bpf_names_run_ends_by_a_signal() {
     let Some(lab) = Lab::new() else { return };
