@@ -82,7 +82,7 @@ pub enum Error {
     #[error(transparent)]
     Rules(#[from] sapwood_lists::ListError),
     /// Most lines of a list of domain names were refused.
-    #[error("{}: {what}", name(path))]
+    #[error("{}: {what}{}", name(path), hint(what))]
     List {
         /// The list, `-` for stdin.
         path: PathBuf,
@@ -153,6 +153,15 @@ fn name(path: &Path) -> std::path::Display<'_> {
         Path::new("standard input").display()
     } else {
         path.display()
+    }
+}
+
+/// What reads a list that is not plain.
+fn hint(what: &sapwood_lists::names::NotAList) -> &'static str {
+    use sapwood_lists::names::ListFormat::*;
+    match what.looks_like {
+        Some(Hosts | AdBlock | Dnsmasq | Unbound | Rpz) => "; \"lists build\" reads it",
+        _ => "",
     }
 }
 

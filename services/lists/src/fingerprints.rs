@@ -7,7 +7,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use sapwood::qp::OrderedRead;
 use siphasher::sip::SipHasher13;
 
-use crate::meta::{META_KEY, Meta};
+use crate::map::rule_entries;
+use crate::meta::Meta;
 use crate::value::{self, NotRules};
 use crate::verdict::{Verdict, best};
 
@@ -125,10 +126,7 @@ impl Fingerprints {
         let mut numbers: HashMap<Vec<u8>, u16> = HashMap::new();
         let mut values: Vec<Vec<u8>> = Vec::new();
         let mut all: Vec<(u64, u16)> = Vec::with_capacity(names);
-        for (key, value) in map.range((std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)) {
-            if &*key == META_KEY {
-                continue;
-            }
+        for (key, value) in rule_entries(map) {
             let number = match numbers.get(value) {
                 Some(number) => *number,
                 None => {

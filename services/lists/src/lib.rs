@@ -47,7 +47,7 @@ pub use error::{ListError, MAX_CANCELS, MAX_LISTS};
 pub use fingerprints::{FINGERPRINTS_MAGIC, Fingerprints, FingerprintsError, MAX_VALUES};
 pub use format::Format;
 pub use load::{Event, Loader, Options, Summary};
-pub use map::{ListMap, OpenListError, check, open};
+pub use map::{ListMap, OpenListError, check, open, rule_entries};
 pub use meta::{ListInfo, META_KEY, Meta};
 pub use read::{Counts, LeftOut, MAX_LINE};
 pub use records::rtype as record_type;

@@ -1,11 +1,12 @@
 //! The map of the rules of all lists.
 
 use std::fmt;
+use std::ops::Bound;
 use std::path::Path;
 
-use sapwood::qp::{OpenError, OrderedRead, QpFile, QpMap, SaveError};
+use sapwood::qp::{OpenError, OrderedRead, QpFile, QpMap, ReadEntry, SaveError};
 
-use crate::meta::Meta;
+use crate::meta::{META_KEY, Meta};
 use crate::names::asked_name;
 use crate::value::{self, NotRules};
 use crate::verdict::{Verdict, verdict};
@@ -123,6 +124,25 @@ pub enum OpenListError {
     NotRules(#[from] NotRules),
 }
 
+/// The entries of a map that are names with rules, in their order. The root comes first, before the
+/// entry that says what the lists are.
+///
+/// O(entries).
+///
+/// ```
+/// use sapwood_lists::{Loader, Options, Source, rule_entries};
+///
+/// let list = Source::text("a", "x.example\n.\n");
+/// let (map, _) = Loader::new(vec![list], Options::default()).build()?;
+/// let keys: Vec<_> = rule_entries(map.entries()).map(|(key, _)| key.to_vec()).collect();
+/// assert_eq!(keys, [&b""[..], b"example\0x\0"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn rule_entries(map: &dyn OrderedRead<[u8]>) -> impl Iterator<Item = ReadEntry<'_, [u8]>> {
+    let all = map.range((Bound::Unbounded, Bound::Unbounded));
+    all.filter(|(key, _)| &**key != META_KEY)
+}
+
 /// Checks that a map has rules and nothing else; returns what it knows of its lists.
 ///
 /// O(entries).
@@ -140,11 +160,7 @@ pub enum OpenListError {
 /// [`NotRules`]: a value is another one.
 pub fn check(map: &dyn OrderedRead<[u8]>) -> Result<Meta, NotRules> {
     let meta = Meta::of(map)?;
-    let all = (
-        std::ops::Bound::Excluded(crate::META_KEY),
-        std::ops::Bound::Unbounded,
-    );
-    for (key, value) in map.range(all) {
+    for (key, value) in rule_entries(map) {
         sapwood::key::dns_name_to_text(&key).map_err(|_| NotRules)?;
         let rules = value::terms(value)?;
         let has_list = |list: u16| usize::from(list) < meta.lists().len();

@@ -1,11 +1,10 @@
 //! `lists diff`: the rules that differ between two maps.
 
-use std::ops::Bound;
 use std::path::Path;
 
-use sapwood::qp::{Key, OrderedRange, OrderedRead};
+use sapwood::qp::Key;
 use sapwood_lists::names::shown_name;
-use sapwood_lists::{META_KEY, rules_of};
+use sapwood_lists::{rule_entries, rules_of};
 use serde_json::json;
 
 use super::{Opened, open, read};
@@ -31,17 +30,12 @@ pub fn run(args: &DiffListsArgs) -> Outcome {
             diff::run(
                 out,
                 args.summary,
-                [names(old), names(new)],
+                [rule_entries(old), rule_entries(new)],
                 |a, b| a.cmp(b),
                 line,
             )
         })
     })
-}
-
-/// The entries of a map that are names.
-fn names(map: &dyn OrderedRead<[u8]>) -> OrderedRange<'_, [u8]> {
-    map.range((Bound::Excluded(META_KEY), Bound::Unbounded))
 }
 
 /// The rules of a value as text.

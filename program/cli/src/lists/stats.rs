@@ -1,9 +1,8 @@
 //! `lists stats`: how many rules a map has, of which lists and of which kinds.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
-use sapwood_lists::{META_KEY, Meta, rules_of};
+use sapwood_lists::{Meta, rule_entries, rules_of};
 use serde_json::{Value, json};
 
 use super::{Opened, no_rules, open, read};
@@ -37,7 +36,7 @@ pub fn run(args: &StatsListsArgs) -> Outcome {
                     actions: BTreeMap::new(),
                     meta: meta.clone(),
                 };
-                for (_, value) in map.range((Bound::Excluded(META_KEY), Bound::Unbounded)) {
+                for (_, value) in rule_entries(map) {
                     numbers.names += 1;
                     let rules = rules_of(value).map_err(|error| no_rules(&args.map, error))?;
                     for rule in rules {

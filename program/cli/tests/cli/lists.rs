@@ -195,6 +195,18 @@ fn numbers_and_differences_are_shown() {
         .code(1)
         .out("1 added, 1 removed, 1 changed\n");
     s.run(&["lists", "diff", "new", "new"]).code(0).out("");
+    // The root is a name as others.
+    s.file("all", ".\n");
+    s.run(&["lists", "build", "-q", "all", "-o", "root"])
+        .code(0);
+    s.run(&["lists", "stats", "root"])
+        .code(0)
+        .says("names\t1\n")
+        .says("nxdomain\t1\n");
+    s.run(&["lists", "diff", "root", "root"]).code(0);
+    s.run(&["lists", "diff", "new", "root"])
+        .code(1)
+        .says("+ .\tnxdomain, exact, list 0\n");
     s.file("words", "oak\n");
     s.run(&["names", "build", "-q", "words", "-o", "words.qp"])
         .code(0);

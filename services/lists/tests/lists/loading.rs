@@ -4,8 +4,8 @@ use std::path::Path;
 
 use sapwood::qp::{OrderedRead, QpMap, QpStore};
 use sapwood_lists::{
-    Action, Event, Format, ListError, Loader, META_KEY, Options, Source, Summary, check, open,
-    verdict,
+    Action, Event, Fingerprints, Format, ListError, Loader, META_KEY, Options, Source, Summary,
+    check, open, rule_entries, verdict,
 };
 
 fn store() -> QpStore<[u8]> {
@@ -20,11 +20,7 @@ fn load(texts: &[&str], store: &QpStore<[u8]>) -> Result<Summary, ListError> {
 
 /// The names of a map, with the number of rules of each.
 fn names(map: &dyn OrderedRead<[u8]>) -> Vec<String> {
-    let all = (
-        std::ops::Bound::Excluded(META_KEY),
-        std::ops::Bound::Unbounded,
-    );
-    map.range(all)
+    rule_entries(map)
         .map(|(key, _)| sapwood::key::dns_name_to_text(&key).unwrap())
         .collect()
 }
@@ -281,6 +277,7 @@ fn saved_files_answer_as_the_map_and_other_files_are_refused() {
         (&b"x"[..], &b"\x20"[..]),
         (b"x\0", b"\xff"),
         (b"x\0", b""),
+        (b"", b"\xff"),
         (b"x\0", b"\xa0\x07"),
     ] {
         let mut other = QpMap::<[u8]>::new();
@@ -353,4 +350,77 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
     let error = loader.reload(&store).unwrap_err();
     assert!(matches!(error, ListError::Changed { .. }), "{error}");
     assert!(store.is_empty());
+}
+
+#[test]
+fn rules_of_the_root_are_rules_as_others() {
+    for (text, name, expected) in [
+        (".\n", ".", Some(Action::Nxdomain)),
+        (".\n", "a.x", None),
+        ("*\n", "a.x", Some(Action::Nxdomain)),
+        ("*\n", ".", None),
+        (
+            "address=/#/192.0.2.1\n",
+            "x",
+            Some(Action::Addresses(vec![[192, 0, 2, 1].into()])),
+        ),
+        ("", ".", None),
+    ] {
+        let options = Options {
+            allow_empty: true,
+            ..Options::default()
+        };
+        let load = || Loader::new(vec![Source::text("list", text)], options.clone());
+        let (map, _) = load().build().unwrap();
+        assert_eq!(check(map.entries()).as_ref(), Ok(map.meta()), "{text}");
+        assert_eq!(rule_entries(map.entries()).count(), map.len());
+        let found = map.verdict(name.as_bytes(), 1).unwrap();
+        assert_eq!(
+            found.as_ref().map(|found| &found.terms.action),
+            expected.as_ref(),
+            "{text} {name}"
+        );
+        let small = Fingerprints::new(map.entries()).unwrap();
+        let key = sapwood::key::dns_name(name).unwrap();
+        assert_eq!(small.verdict(&key, 1), found);
+        let store = store();
+        load().reload(&store).unwrap();
+        assert_eq!(store.len(), map.len() + 1);
+        assert!(load().reload(&store).unwrap().is_unchanged(), "{text}");
+    }
+}
+
+#[test]
+fn names_below_others_take_no_memory_at_a_reading_even_if_they_come_first() {
+    // Four names below each of 10,000, before and behind it.
+    let line = |n: u32| format!("||a.d{n}.example^\n||b.d{n}.example^\n||c.a.d{n}.example^\n");
+    let above = |n: u32| format!("||d{n}.example^\n||z.d{n}.example^\n");
+    let text = |names: std::ops::Range<u32>| {
+        let lines = names.clone().map(line).collect::<String>();
+        lines + &names.map(above).collect::<String>()
+    };
+    let store = store();
+    let summary = load(&[&text(0..10_000)], &store).unwrap();
+    let list = &summary.meta.lists()[0];
+    assert_eq!(
+        (list.rules, list.kept, store.len()),
+        (50_000, 10_000, 10_001)
+    );
+    let map = store.memory().map.total();
+    let summary = load(&[&text(0..10_000)], &store).unwrap();
+    assert!(summary.is_unchanged() && summary.passes == 1);
+    assert!(
+        summary.extra_bytes * 6 < map,
+        "{} of {map}",
+        summary.extra_bytes
+    );
+    // One of the names above goes, and the names below it that are left come back.
+    let changed = text(0..10_000).replace("||d77.example^\n", "");
+    let summary = load(&[&changed], &store).unwrap();
+    assert_eq!((summary.added, summary.removed, summary.passes), (3, 1, 2));
+    assert!(
+        summary.extra_bytes * 6 < map,
+        "{} of {map}",
+        summary.extra_bytes
+    );
 }
