@@ -125,9 +125,9 @@ SW_INLINE long sw_qp_pop(__u32 map, __u64 until, int always, struct sw_key *key,
 }
 
 /*
- * Takes the entry with the least key: removes it, and copies its key and its value. The value's
- * words behind those of the map become 0. Of a value of more than 64 bytes, it copies the first 64. A key of more than SW_KEY_SHORT_MAX bytes refers to the
- * arena, and is valid until the run of the program ends.
+ * Takes the entry with the least key: removes it, and copies its key and its value, of which the
+ * first 64 bytes. The value's words behind those of the map become 0. A key of more than
+ * SW_KEY_SHORT_MAX bytes refers to the arena, and is valid until the run of the program ends.
  *
  *     long error = sw_qp_pop_first(QUEUE, &key, &value);
  *
