@@ -365,6 +365,30 @@ fn ranges_replayed_and_shared() {
 }
 
 #[test]
+fn lists() {
+    let engines = "sapwood,sapwood-fingerprints,hashbrown";
+    let (report, csv) = run("lists", &["--cases", "lists-200k", "--engines", engines]);
+    let rows = check(&report, "lists");
+    for engine in engines.split(',') {
+        let metrics = [
+            "load_s",
+            "reload_s",
+            "reload_gap_ms",
+            "rss_mb",
+            "peak_mb",
+            "bytes_per_rule",
+            "ask_mops",
+        ];
+        for metric in metrics {
+            let row = format!("lists-200k {engine} {metric}");
+            assert!(rows.contains(&row), "{row} is not in {rows:?}");
+        }
+    }
+    assert!(rows.contains(&"lists-200k sapwood file_mb".to_owned()));
+    assert!(csv.contains("10000 names, each with all below it"), "{csv}");
+}
+
+#[test]
 fn bpf() {
     let cases = "random-binary,lpm-100k,xdp-route-v4-1,xdp-route-v6-1k,xdp-route-netns-v4,drop-1m";
     let (report, csv) = run("bpf", &["--cases", cases]);

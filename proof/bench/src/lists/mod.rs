@@ -90,6 +90,8 @@ pub struct Questions {
     pub all: Vec<(String, bool)>,
     /// Names that only the first text blocks.
     pub gone: Vec<String>,
+    /// Names of the first text and of the second one, among them those that it alone has.
+    pub some: [Vec<String>; 2],
     /// How many names the second text has.
     pub names: usize,
 }
@@ -118,8 +120,13 @@ impl Questions {
             .lines()
             .step_by(100)
             .filter(|name| !is_blocked(&set, name));
+        let some = [&before, &after].map(|text| {
+            let changed = text.lines().step_by(100).take(500);
+            changed.map(str::to_owned).collect()
+        });
         Ok(Questions {
             all,
+            some,
             gone: gone.take(1000).map(str::to_owned).collect(),
             names: listed.len(),
         })

@@ -389,7 +389,16 @@ fn bind_answers_response_policies_as_we_do() {
         return;
     };
     let server = bind(&program, &case.files, case.folder.path(), ready);
-    case.compare("bind", &case.asked(&server), of_policies);
+    // BIND answers by a part of a zone while it reads the others.
+    let mut answers = case.asked(&server);
+    loop {
+        let again = case.asked(&server);
+        if again == answers {
+            break;
+        }
+        answers = again;
+    }
+    case.compare("bind", &answers, of_policies);
 }
 
 #[test]
