@@ -32,7 +32,7 @@ enum Command {
     /// answer
     Tour(TourArgs),
     #[command(flatten)]
-    Program(cli::Command),
+    Program(Box<cli::Command>),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +46,6 @@ fn main() -> ExitCode {
     let begun = sapwood_cli::service::log::begin(&log);
     sapwood_cli::exit(begun.and_then(|()| match command {
         Command::Tour(args) => tour::run(&args),
-        Command::Program(command) => sapwood_cli::run(command),
+        Command::Program(command) => sapwood_cli::run(*command),
     }))
 }
