@@ -49,7 +49,7 @@ pub struct LiveBody {
 }
 
 impl Body for LiveBody {
-    const MAGIC: u32 = u32::from_be_bytes(*b"swLi");
+    const MAGIC: u32 = u32::from_be_bytes(*b"swLv");
     const NAME: &'static str = "live map";
 
     fn leave(self) {

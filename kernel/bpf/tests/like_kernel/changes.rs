@@ -244,7 +244,7 @@ fn sizes() {
     // No entries, values of no bytes or too many.
     let none = ProgramMap::<u64>::builder(&arena, "none").max_entries(0);
     assert!(matches!(none.build(), Err(Error::Setting { .. })));
-    for bytes in [0, 12, 72] {
+    for bytes in [0, 12, 4_104] {
         let odd = ProgramMap::<sapwood_bpf::Bytes>::builder(&arena, "odd").value_bytes(bytes);
         assert!(matches!(odd.build(), Err(Error::Setting { .. })), "{bytes}");
     }

@@ -137,9 +137,9 @@ SW_GLOBAL long sw_kqp_pick(__u64 lane, const struct sw_key *key SW_NONNULL, __u3
 /*
  * The same by the tag of the key: the leaf of a cluster that may have this key; 0 when no leaf has
  * its tag. It is quicker than sw_kqp_pick, which goes border by border, but of an absent key it
- * says nothing.
+ * says nothing. The caller makes the tag, because that takes a function.
  */
-SW_GLOBAL long sw_kqp_pick_tagged(__u64 lane, const struct sw_key *key SW_NONNULL, __u32 cell)
+SW_GLOBAL long sw_kqp_pick_tagged(__u64 lane, __u32 cell, __u32 tag)
 {
 	sw_at node = sw_qp_node(sw_kqp_window(lane), cell);
 	__u32 header, slot;
@@ -150,7 +150,7 @@ SW_GLOBAL long sw_kqp_pick_tagged(__u64 lane, const struct sw_key *key SW_NONNUL
 	header = sw_u32(node);
 	if (!sw_kqp_is_cluster(header))
 		return 0;
-	hits = sw_qp_tagged(node, cell, header, sw_qp_key_tag(key));
+	hits = sw_qp_tagged(node, cell, header, tag);
 	slot = sw_qp_tagged_slot(hits & -hits);
 	if (!hits || slot >= sw_qp_cluster_leaves(header))
 		return 0;
@@ -225,7 +225,7 @@ SW_GLOBAL long sw_kqp_seek(__u64 lane, const struct sw_key *key SW_NONNULL)
 	}
 	if (cell < 0)
 		return cell;
-	found = sw_kqp_pick_tagged(lane, key, (__u32)cell);
+	found = sw_kqp_pick_tagged(lane, (__u32)cell, sw_qp_key_tag(key));
 	if (found > 0) {
 		sw_kqp_set(lane, SW_KQP_CELL, found);
 		found = sw_kqp_mismatch(lane, key, (__u32)found);
