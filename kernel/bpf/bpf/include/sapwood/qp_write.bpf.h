@@ -112,9 +112,9 @@ SW_INLINE void sw_kqp_put_key(sw_at at, const struct sw_key *key)
 /* Copies words, eight at a time. */
 SW_INLINE void sw_kqp_copy_words(sw_at from, sw_at to, __u32 words)
 {
-	__u32 left;
+	__u32 i;
 
-	for (left = words; left >= 8 && sw_can_loop; left -= 8) {
+	for (i = sw_zero(); i + 8 <= words && sw_can_loop; i += 8) {
 		sw_set_u64(to, sw_u64(from));
 		sw_set_u64(to + 8, sw_u64_of(from, 8));
 		sw_set_u64(to + 16, sw_u64_of(from, 16));
@@ -126,7 +126,7 @@ SW_INLINE void sw_kqp_copy_words(sw_at from, sw_at to, __u32 words)
 		from += 64;
 		to += 64;
 	}
-	for (; left && sw_can_loop; left--) {
+	for (; i < words && sw_can_loop; i++) {
 		sw_set_u64(to, sw_u64(from));
 		from += 8;
 		to += 8;
