@@ -123,7 +123,8 @@ pub struct RulesArgs {
     pub lists: Vec<PathBuf>,
     /// A response policy zone that is transferred from its primary, by AXFR or IXFR:
     /// NAME@ADDRESS:PORT,key=FILE, or without the port or the key. The file has the key of TSIG, as
-    /// algorithm:name:secret or as a statement of BIND. The option may be given several times; zones come behind the lists.
+    /// algorithm:name:secret or as a statement of BIND. The option may be given several times;
+    /// zones come behind the lists.
     #[arg(long, value_name = "ZONE")]
     pub zone: Vec<Zone>,
     /// The folder for the copies of zones, which are used at the next start. No other process may
