@@ -144,7 +144,7 @@ impl<'e> Loader<'e> {
     /// O(bytes of the lists).
     ///
     /// # Errors
-    /// [`ListError`]: a list cannot be read, or is no list; a map cannot have so many rules.
+    /// [`ListError`]: a list cannot be read, or is no list; the rules are more than a map can have.
     pub fn build(mut self) -> Result<(ListMap, Summary), ListError> {
         let mut loading = Loading::new(self.sources.len(), None, Cancels::new())?;
         let mut summary = self.read(&mut loading, None)?;
@@ -427,7 +427,7 @@ impl<'e> Loader<'e> {
         Ok(())
     }
 
-    /// What the map says of its lists, of whose rules it keeps so many.
+    /// What the map says of its lists. `kept` has how many rules of each list the map keeps.
     fn meta(&self, summary: &Summary, kept: &[u64]) -> Meta {
         let lists = summary.meta.lists().iter().zip(kept);
         let lists = lists.map(|(list, kept)| ListInfo {

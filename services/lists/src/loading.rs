@@ -26,7 +26,7 @@ use crate::verdict::order;
 /// Rules that `$badfilter` takes away, as keys and bytes.
 pub type Cancels = BTreeSet<(Vec<u8>, Vec<u8>)>;
 
-/// After so many readings, nothing is left out before the end.
+/// After this many readings, the next one leaves no rule out while it reads.
 const PASSES: usize = 4;
 
 /// A loading: what the texts have had so far.

@@ -38,7 +38,7 @@ fn c_path(path: &Path) -> CString {
 
 fn message() -> String {
     let mut text = vec![0_u8; 500];
-    // SAFETY: there is room for so many bytes.
+    // SAFETY: `text` has room for `text.len()` bytes.
     unsafe { sapwood_last_error(text.as_mut_ptr().cast(), text.len()) };
     let text = CStr::from_bytes_until_nul(&text).unwrap();
     text.to_string_lossy().into_owned()
@@ -103,9 +103,9 @@ unsafe fn shown(result: c_int, out: &sapwood_verdict) -> String {
         shown += &format!(" -> {}", text(out.target));
     }
     for record in 0..out.count {
-        // SAFETY: there are so many.
+        // SAFETY: the library says that there are `count` records.
         let record = unsafe { &*out.records.add(record) };
-        // SAFETY: the record has so many bytes.
+        // SAFETY: the data of a record has `len` bytes.
         let data = unsafe { std::slice::from_raw_parts(record.data.cast::<u8>(), record.len) };
         shown += &format!(" {} {} {data:?}", record.rtype, record.ttl);
     }

@@ -11,7 +11,7 @@ use domain::utils::base64;
 
 use super::TransferError;
 
-/// A file of a key has so many bytes at most.
+/// The most bytes of a file with a key.
 const MOST: u64 = 1 << 16;
 
 /// A key that messages are signed with (TSIG, RFC 8945).
