@@ -6,74 +6,20 @@
 #include <linux/bpf.h>
 #include "sapwood/qp_first.bpf.h"
 #include "sapwood/qp_write_more.bpf.h"
+#include "map_ask.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 
-/* An operation: its kind, the window, the flags and the key, and the answer. */
-struct ask {
-	__u32 what;
-	__u32 window;
-	__u64 flags;
-	__s64 result;
-	struct sw_qp_value value;
-	struct sw_key key;
-};
-
 SEC("xdp")
 int sw_ask_kqp(struct xdp_md *ctx)
 {
 	struct ask *ask = (void *)(long)ctx->data;
-	__u32 i;
 
 	if ((void *)(ask + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	switch (ask->what) {
-	case 0:
-		ask->result = sw_qp_trie_lookup(ask->window, &ask->key);
-		break;
-	case 1:
-		ask->result = sw_qp_index_lookup(ask->window, &ask->key);
-		break;
-	case 2:
-		ask->result = sw_qp_lookup(ask->window, &ask->key);
-		break;
-	case 3:
-		ask->result = sw_qp_insert(ask->window, &ask->key, ask->value.words[0], ask->flags);
-		break;
-	case 4:
-		ask->result = sw_qp_insert_value(ask->window, &ask->key, &ask->value, ask->flags);
-		break;
-	case 5:
-		ask->result = sw_qp_remove(ask->window, &ask->key);
-		break;
-	case 6:
-		ask->result = sw_qp_compare_exchange(ask->window, &ask->key, &ask->flags, ask->value.words[0]);
-		break;
-	case 7:
-		ask->result = sw_qp_get_or_insert(ask->window, &ask->key, ask->value.words[0]);
-		break;
-	case 8:
-		ask->result = sw_qp_pop_first(ask->window, &ask->key, &ask->value);
-		break;
-	case 9:
-		ask->result = sw_qp_pop_due(ask->window, ask->flags, &ask->key, &ask->value);
-		break;
-	case 10:
-		ask->result = sw_qp_push_due(ask->window, &ask->key, ask->flags, ask->value.words[1],
-					     ask->value.words[0]);
-		break;
-	case 11:
-		ask->result = sw_qp_take(ask->window, &ask->key);
-		break;
-	default:
-		ask->result = -EINVAL;
-	}
-	if (ask->result > 0) {
-		for (i = 0; i < 8; i++)
-			ask->value.words[i] = sw_u64(ask->result + i * 8);
-	}
+	answer_ask(ask);
 	return XDP_PASS;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <linux/bpf.h>
 #include "sapwood/qp_write_value.bpf.h"
+#include "map_ask.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -21,16 +22,6 @@ struct {
 	struct room *value;
 	int (*max_entries)[1];
 } rooms SEC(".maps");
-
-/* The same as in program_map.bpf.c. */
-struct ask {
-	__u32 what;
-	__u32 window;
-	__u64 flags;
-	__s64 result;
-	struct sw_qp_value value;
-	struct sw_key key;
-};
 
 /* What a change adds, to how many words, and what it saw. */
 struct change {
@@ -68,7 +59,6 @@ int sw_ask_values(struct xdp_md *ctx)
 {
 	struct ask *ask = (void *)(long)ctx->data;
 	struct change change = {};
-	__u32 i;
 
 	if ((void *)(ask + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
@@ -103,10 +93,7 @@ int sw_ask_values(struct xdp_md *ctx)
 	default:
 		ask->result = -EINVAL;
 	}
-	if (ask->result > 0) {
-		for (i = 0; i < 8; i++)
-			ask->value.words[i] = sw_u64(ask->result + i * 8);
-	}
+	answer_value(ask);
 	return XDP_PASS;
 }
 

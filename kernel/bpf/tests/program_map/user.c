@@ -5,16 +5,7 @@
 #include <sys/mman.h>
 #include "sapwood/qp_first.bpf.h"
 #include "sapwood/qp_write_value.bpf.h"
-
-/* As in program_map.bpf.c. */
-struct ask {
-	__u32 what;
-	__u32 window;
-	__u64 flags;
-	__s64 result;
-	struct sw_qp_value value;
-	struct sw_key key;
-};
+#include "../bpf/map_ask.h"
 
 /* Adds to all words of a value. */
 static long add_to_all(sw_at value, void *ctx)
@@ -28,46 +19,7 @@ static long add_to_all(sw_at value, void *ctx)
 
 static void answer(struct ask *ask)
 {
-	__u32 i;
-
 	switch (ask->what) {
-	case 0:
-		ask->result = sw_qp_trie_lookup(ask->window, &ask->key);
-		break;
-	case 1:
-		ask->result = sw_qp_index_lookup(ask->window, &ask->key);
-		break;
-	case 2:
-		ask->result = sw_qp_lookup(ask->window, &ask->key);
-		break;
-	case 3:
-		ask->result = sw_qp_insert(ask->window, &ask->key, ask->value.words[0], ask->flags);
-		break;
-	case 4:
-		ask->result = sw_qp_insert_value(ask->window, &ask->key, &ask->value, ask->flags);
-		break;
-	case 5:
-		ask->result = sw_qp_remove(ask->window, &ask->key);
-		break;
-	case 6:
-		ask->result = sw_qp_compare_exchange(ask->window, &ask->key, &ask->flags, ask->value.words[0]);
-		break;
-	case 7:
-		ask->result = sw_qp_get_or_insert(ask->window, &ask->key, ask->value.words[0]);
-		break;
-	case 8:
-		ask->result = sw_qp_pop_first(ask->window, &ask->key, &ask->value);
-		break;
-	case 9:
-		ask->result = sw_qp_pop_due(ask->window, ask->flags, &ask->key, &ask->value);
-		break;
-	case 10:
-		ask->result = sw_qp_push_due(ask->window, &ask->key, ask->flags, ask->value.words[1],
-					     ask->value.words[0]);
-		break;
-	case 11:
-		ask->result = sw_qp_take(ask->window, &ask->key);
-		break;
 	case 12:
 		ask->result = sw_qp_set_from(ask->window, &ask->key, ask->value.words[0], ask->value.words[1],
 					     ask->flags);
@@ -82,10 +34,10 @@ static void answer(struct ask *ask)
 		ask->result = sw_qp_sum(ask->window, &ask->key, &ask->value.words[0]);
 		break;
 	default:
-		ask->result = -EINVAL;
+		answer_ask(ask);
+		return;
 	}
-	for (i = 0; ask->result > 0 && i < 8; i++)
-		ask->value.words[i] = sw_u64(ask->result + i * 8);
+	answer_value(ask);
 }
 
 /* Arguments: the arena's descriptor, its bytes, and where it must be mapped. */
