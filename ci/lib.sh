@@ -41,7 +41,7 @@ HEAVY="$HEAVY_ANYWHERE every_object_loads corrupt:: four_threads_under_the_threa
 names_and_damaged_copies periods_end_when_no_program_sleeps routes_that_change real_tools
 groups_change_beside_programs programs_choose_as_the_library"
 # Crates that are published.
-PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-sync sapwood-lists sapwood-routes sapwood-bpf-build sapwood-bpf sapwood-xdp sapwood-capi"
+PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-input sapwood-sync sapwood-lists sapwood-routes sapwood-bpf-build sapwood-bpf sapwood-xdp sapwood-capi"
 
 # The crates of the structures, as arguments of cargo.
 STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"

@@ -230,7 +230,7 @@ impl<T: Clone + std::hash::Hash + Eq> Collected<T> {
 
 fn opened(path: &Path) -> PyResult<(Format, Box<dyn std::io::BufRead>)> {
     let file = File::open(path).map_err(|error| not_read(path, &error))?;
-    let input = decompressed(file).and_then(format_of);
+    let input = decompressed(file, None).and_then(format_of);
     input.map_err(|error| not_read(path, &error))
 }
 

@@ -44,7 +44,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(read(written.as_bytes(), true), (lenient, Vec::new()));
 
     // Decompressing any input ends, or fails.
-    if let Ok(input) = decompressed(bytes) {
+    if let Ok(input) = decompressed(bytes, None) {
         let mut routes = TextRoutes::new(std::io::Read::take(input, 1 << 20), false);
         while !matches!(routes.next_route(), Ok(None) | Err(Error::Io(_))) {}
     }

@@ -35,7 +35,7 @@ use std::io;
 
 use ipnet::IpNet;
 
-pub use input::{Format, decompressed, format_of};
+pub use input::{Format, format_of};
 #[cfg(feature = "kernel")]
 pub use kernel::{KernelRoutes, kernel_routes};
 #[cfg(all(feature = "mirror", target_os = "linux"))]
@@ -46,6 +46,7 @@ pub use mirror::{
 pub use mrt::{MrtRoutes, Peer};
 #[cfg(all(feature = "bpf", target_os = "linux"))]
 pub use router::XdpRouter;
+pub use sapwood_input::decompressed;
 pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment, without_mark};
 
 /// A prefix and its next hop.

@@ -1,11 +1,12 @@
 //! Reads routes from a text, a dump or the kernel, with a progress bar.
 
 use std::cell::Cell;
-use std::io::{self, BufRead, Read};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use sapwood::arena::MAGIC;
+use sapwood_input::Counted;
 use sapwood_routes::{
     Error as RouteError, Format, MrtRoutes, Peer, Route, RouteSource, TextRoutes, decompressed,
     format_of, kernel_routes,
@@ -42,11 +43,8 @@ impl Source {
     pub fn open(path: &Path, args: &SourceArgs) -> Result<Self, Error> {
         let (input, total) = input(path)?;
         let read = Rc::new(Cell::new(0));
-        let counted = Counted {
-            input,
-            read: Rc::clone(&read),
-        };
-        let input = decompressed(counted).map_err(Error::read(path))?;
+        let counted = Counted::new(input, Rc::clone(&read));
+        let input = decompressed(counted, None).map_err(Error::read(path))?;
         let (told, mut input) = format_of(input).map_err(Error::read(path))?;
         // The bytes that told the format.
         let start = input.fill_buf().map_err(Error::read(path))?;
@@ -133,19 +131,5 @@ impl Source {
             bad,
             remarks: self.routes.remarks(),
         })
-    }
-}
-
-/// A reader that counts the bytes of the file, before decompression.
-struct Counted<R> {
-    input: R,
-    read: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for Counted<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        self.read.set(self.read.get() + read as u64);
-        Ok(read)
     }
 }
