@@ -4,7 +4,7 @@ use std::io;
 
 use crate::format::Format;
 use crate::looks::ListFormat;
-use crate::value::{MANY, NotRules};
+use crate::value::NotRules;
 
 /// Why lists cannot become a map.
 #[derive(Debug, thiserror::Error)]
@@ -88,14 +88,9 @@ pub enum ListError {
         /// The line of the first that is too much.
         line: u64,
     },
-    /// A name has more rules, or a rule has more addresses or records, than a map keeps.
-    #[error("{list}: line {line}: a name has more than {MANY} rules, addresses or records")]
-    TooMuch {
-        /// The list.
-        list: String,
-        /// The line of the first that is too much.
-        line: u64,
-    },
+    /// A map that is to be filled has entries.
+    #[error("the map has entries, so the lists cannot fill it")]
+    NotEmpty,
     /// The map changed while lists were read.
     #[error("somebody else changed the map while the lists were read")]
     MapChanged,

@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+mod additions;
 mod answer;
 mod closest;
 mod error;

@@ -1,7 +1,10 @@
 //! Makes a map of lists, or changes one to what its lists say now.
 
-use sapwood::qp::{OrderedRead, QpStore};
+use std::ops::Bound::Unbounded;
 
+use sapwood::qp::{OrderedRead, QpMap, QpStore};
+
+use crate::additions::Additions;
 use crate::error::ListError;
 use crate::loading::{Cancels, Loading, Walk};
 use crate::map::ListMap;
@@ -41,7 +44,7 @@ pub enum Event<'e> {
     Begin {
         /// Its name.
         list: &'e str,
-        /// Bytes of its text.
+        /// Bytes of its file or text, which may be compressed.
         bytes: u64,
         /// How many times all lists were read before.
         pass: usize,
@@ -146,52 +149,82 @@ impl<'e> Loader<'e> {
     /// # Errors
     /// [`ListError`]: a list cannot be read, or is no list; the rules are more than a map can have.
     pub fn build(mut self) -> Result<(ListMap, Summary), ListError> {
-        let mut loading = Loading::new(self.sources.len(), None, Cancels::new())?;
-        let mut summary = self.read(&mut loading, None)?;
+        let own = Additions::Own(QpMap::new());
+        let mut loading = Loading::new(self.sources.len(), None, own, Cancels::new())?;
+        let summary = self.make(&mut loading)?;
+        match loading.new {
+            Additions::Own(map) => Ok((ListMap::new(map, summary.meta.clone()), summary)),
+            Additions::Store(_) => Err(ListError::NotEmpty),
+        }
+    }
+
+    /// Reads the lists into a store that is empty and that nobody reads yet: who did would see a
+    /// part of the rules, because it is filled in many commits. So it takes the memory of the map
+    /// and little beside it, where [`reload`](Self::reload) of an empty store takes three times as
+    /// much. If anything fails, the store is empty again.
+    ///
+    /// O(bytes of the lists).
+    ///
+    /// ```
+    /// use sapwood::qp::QpStore;
+    /// use sapwood_lists::{Loader, Options, Source};
+    ///
+    /// let store = QpStore::<[u8]>::builder().build_inline()?;
+    /// let load = |text| Loader::new(vec![Source::text("a", text)], Options::default());
+    /// let summary = load("x.example\ny.example\n").fill(&store)?;
+    /// assert_eq!((summary.added, store.len()), (2, 3));
+    /// assert!(load("z.example\n").fill(&store).is_err(), "it has entries");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]: also if the store has entries.
+    ///
+    /// # Panics
+    /// When this thread has a transaction of the store open, for which it would wait forever.
+    pub fn fill(&mut self, store: &QpStore<[u8]>) -> Result<Summary, ListError> {
+        if !store.is_empty() {
+            return Err(ListError::NotEmpty);
+        }
+        let cancels = self.cancels.clone();
+        let filling = Additions::filling(store);
+        let mut loading = Loading::new(self.sources.len(), None, filling, cancels)?;
+        let made = self.make(&mut loading);
+        if made.is_err() {
+            loading.new.clear()?;
+        }
+        loading.new.end();
+        self.cancels = loading.cancels;
+        made
+    }
+
+    /// Reads the lists into additions that have nothing yet, and makes a whole map of them.
+    fn make(&mut self, loading: &mut Loading<'_>) -> Result<Summary, ListError> {
+        let mut summary = self.read(loading, None)?;
         let Loading {
-            mut new,
-            marks,
-            tiers,
-            ..
+            new, marks, tiers, ..
         } = loading;
         // Changes of a part at a time: nothing is changed under the walk.
         let mut kept = vec![0; self.sources.len()];
-        let mut walk = Walk::new(&tiers);
+        let mut walk = Walk::new(tiers);
         let mut from: Option<Vec<u8>> = None;
         loop {
-            let mut changes: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-            let mut last = None;
-            let bounds = (
-                from.as_deref()
-                    .map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded),
-                std::ops::Bound::Unbounded,
-            );
-            let mut seen = 0;
-            for (key, added) in new.range::<[u8], _>(bounds).take(PART) {
-                seen += 1;
-                walk.settle(&key, None, Some(added), &marks, &mut kept)?;
-                if walk.value != added {
-                    changes.push((key.to_vec(), walk.value.clone()));
-                }
-                if seen == PART {
-                    last = Some(key.to_vec());
+            let part = new.part(from.as_deref(), PART);
+            for (key, added) in &part {
+                walk.settle(key, None, Some(added), marks, &mut kept)?;
+                if walk.value != *added {
+                    new.set(key, &walk.value)?;
                 }
             }
-            for (key, value) in changes {
-                match value.is_empty() {
-                    true => drop(new.remove(&key)),
-                    false => drop(new.insert(&key, &value)?),
-                }
-            }
-            from = last;
-            if from.is_none() {
-                break;
+            match part.into_iter().next_back() {
+                Some((key, _)) => from = Some(key),
+                None => break,
             }
         }
         summary.added = new.len() as u64;
         summary.meta = self.meta(&summary, &kept);
-        new.insert(META_KEY, &summary.meta.value())?;
-        Ok((ListMap::new(new, summary.meta.clone()), summary))
+        new.set(META_KEY, &summary.meta.value())?;
+        Ok(summary)
     }
 
     /// Reads the lists, and changes a store to what they say, in one commit. If anything fails, the
@@ -223,7 +256,8 @@ impl<'e> Loader<'e> {
             false => Some(Meta::of(old)?),
         };
         let cancels = self.cancels.clone();
-        let mut loading = Loading::new(self.sources.len(), Some(old), cancels)?;
+        let own = Additions::Own(QpMap::new());
+        let mut loading = Loading::new(self.sources.len(), Some(old), own, cancels)?;
         let mut summary = self.read(&mut loading, had.as_ref())?;
         let Loading {
             new,
@@ -240,7 +274,8 @@ impl<'e> Loader<'e> {
         }
         let mut walk = Walk::new(&tiers);
         let skip = |key: &[u8]| key == META_KEY;
-        let mut added = new.iter().peekable();
+        let added = new.read().map(|new| new.range((Unbounded, Unbounded)));
+        let mut added = added.into_iter().flatten().peekable();
         let mut had = before.iter().filter(|(key, _)| !skip(key)).peekable();
         loop {
             let (key, old_value, new_value) = match (had.peek(), added.peek()) {
@@ -307,7 +342,7 @@ impl<'e> Loader<'e> {
             .collect::<Result<Vec<_>, _>>()?;
         let mut summary = Summary::default();
         loop {
-            loading.begin();
+            loading.begin()?;
             let first = summary.passes == 0;
             (summary.counts, summary.meta) = self.pass(loading, &mut opened, summary.passes)?;
             summary.passes += 1;
@@ -329,7 +364,7 @@ impl<'e> Loader<'e> {
         summary.cancelled = loading.cancelled;
         summary.extra_bytes = loading.marks.bytes();
         if loading.old.is_some() {
-            summary.extra_bytes += loading.new.memory().total();
+            summary.extra_bytes += loading.new.bytes();
         }
         Ok(summary)
     }
@@ -360,15 +395,31 @@ impl<'e> Loader<'e> {
         for ((source, opened), manner) in self.sources.iter().zip(opened).zip(&manners) {
             let list = source.name();
             let tell = &mut self.tell;
-            let bytes = opened.bytes();
+            let (bytes, read_bytes) = (opened.bytes(), opened.read());
             tell(Event::Begin { list, bytes, pass });
             let text = opened.begin().map_err(ListError::read(list))?;
             let (_, text) = read::recognised(text, Some(manner.format), list)?;
             let strict = self.options.strict;
-            let counts = read::read(text, manner, list, |told| {
+            // Lines that are understood, but are too many.
+            let mut beyond = 0;
+            let mut counts = read::read(text, manner, list, |told| {
                 match told {
-                    Told::Rule(rule) => loading.arrive(rule, list)?,
-                    Told::Bytes(bytes) => tell(Event::At(bytes)),
+                    Told::Rule(rule) => {
+                        let line = rule.rule.line;
+                        let Err(what) = loading.arrive(rule, list)? else {
+                            return Ok(());
+                        };
+                        if strict {
+                            let list = list.into();
+                            return Err(ListError::Line { list, line, what });
+                        }
+                        beyond += 1;
+                        if pass == 0 {
+                            let what = &what;
+                            tell(Event::Refused { list, line, what });
+                        }
+                    }
+                    Told::Lines => tell(Event::At(read_bytes.get())),
                     Told::Refused(line, what) if strict => {
                         return Err(ListError::Line {
                             list: list.into(),
@@ -383,6 +434,8 @@ impl<'e> Loader<'e> {
                 }
                 Ok(())
             })?;
+            counts.rules -= beyond;
+            counts.refused += beyond;
             lists.push(ListInfo {
                 name: list.into(),
                 format: manner.format,

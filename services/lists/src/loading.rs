@@ -1,7 +1,7 @@
 //! A reading of lists beside the map that they change.
 //!
 //! The texts are read line by line. A rule that the map has is marked, and one that it does not
-//! have goes to a second map, the additions. At the end one walk over both, in the order of the
+//! have goes to the additions, a second map. At the end one walk over both, in the order of the
 //! names, drops what has no mark and what is unnecessary. So a reading takes the memory of the
 //! additions and of the marks, which is some bits a rule, and no second copy of the lists.
 //!
@@ -14,6 +14,7 @@ use std::mem;
 
 use sapwood::qp::{OrderedRead, QpMap};
 
+use crate::additions::Additions;
 use crate::error::{ListError, MAX_CANCELS, MAX_LISTS};
 use crate::marks::Marks;
 use crate::meta::META_KEY;
@@ -26,6 +27,9 @@ use crate::verdict::order;
 /// Rules that `$badfilter` takes away, as keys and bytes.
 pub type Cancels = BTreeSet<(Vec<u8>, Vec<u8>)>;
 
+/// What becomes of a rule: it is taken, or the fault of its line.
+pub type Taken = Result<(), String>;
+
 /// After this many readings, the next one leaves no rule out while it reads.
 const PASSES: usize = 4;
 
@@ -33,7 +37,7 @@ const PASSES: usize = 4;
 pub struct Loading<'o> {
     pub old: Option<&'o dyn OrderedRead<[u8]>>,
     /// Rules that the texts have, and the old map does not have.
-    pub new: QpMap<[u8]>,
+    pub new: Additions<'o>,
     pub marks: Marks,
     /// The tiers of the lists, once their formats are known.
     pub tiers: Vec<u16>,
@@ -59,6 +63,7 @@ impl<'o> Loading<'o> {
     pub fn new(
         lists: usize,
         old: Option<&'o dyn OrderedRead<[u8]>>,
+        new: Additions<'o>,
         cancels: Cancels,
     ) -> Result<Self, ListError> {
         if lists > MAX_LISTS {
@@ -66,7 +71,7 @@ impl<'o> Loading<'o> {
         }
         Ok(Loading {
             old,
-            new: QpMap::new(),
+            new,
             marks: Marks::default(),
             tiers: Vec::new(),
             cancels,
@@ -79,14 +84,14 @@ impl<'o> Loading<'o> {
         })
     }
 
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self) -> Result<(), ListError> {
         self.cancelled = 0;
         self.has_skipped = false;
         self.again = false;
         self.marks.forget_needs();
         self.found_cancels.clear();
         // Of lines that exclude each other the first one counts: each reading begins without any.
-        self.new.clear();
+        self.new.clear()
     }
 
     /// Whether the texts have to be read once more, and prepares for it.
@@ -118,8 +123,8 @@ impl<'o> Loading<'o> {
         Ok(false)
     }
 
-    /// Takes a rule of a text.
-    pub fn arrive(&mut self, read: ReadRule, list: &str) -> Result<(), ListError> {
+    /// Takes a rule of a text. The inner error is the fault of its line, which is left out.
+    pub fn arrive(&mut self, read: ReadRule, list: &str) -> Result<Taken, ListError> {
         let Rule { key, terms, line } = read.rule;
         if read.is_bad_filter {
             if self.found_cancels.len() == MAX_CANCELS {
@@ -128,29 +133,21 @@ impl<'o> Loading<'o> {
             }
             // Rules of all lists are taken away.
             self.found_cancels.insert((key, cancel_bytes(terms)));
-            return Ok(());
+            return Ok(Ok(()));
         }
         if !self.cancels.is_empty() {
             let cancel = (key, cancel_bytes(terms.clone()));
             if self.cancels.contains(&cancel) {
                 self.cancelled += 1;
-                return Ok(());
+                return Ok(Ok(()));
             }
-            return self.take(&cancel.0, terms, (list, line));
+            return self.take(&cancel.0, terms, read.is_last);
         }
-        self.take(&key, terms, (list, line))
+        self.take(&key, terms, read.is_last)
     }
 
-    fn take(
-        &mut self,
-        key: &[u8],
-        terms: Terms,
-        (list, line): (&str, u64),
-    ) -> Result<(), ListError> {
-        let too_much = || ListError::TooMuch {
-            list: list.into(),
-            line,
-        };
+    /// `is_last`: of rules of the same place it is the last one that counts, and not the first.
+    fn take(&mut self, key: &[u8], terms: Terms, is_last: bool) -> Result<Taken, ListError> {
         let mut bytes = Vec::new();
         value::put(&terms, &mut bytes);
         let old = self.old.and_then(|old| old.get(key));
@@ -160,60 +157,94 @@ impl<'o> Loading<'o> {
             None => Vec::new(),
         };
         let place = added.iter().position(|other| other.is_same_place(&terms));
+        let gathers = |other: &Terms| other.action.gathers() && terms.action.gathers();
+        // The rules of this name that the list has had, of those whose number has a limit.
+        let is_beside = |other: &Terms| !other.is_unconditional() && other.list == terms.list;
+        let mut beside = added.iter().filter(|other| is_beside(other)).count();
         // Whether the old map has a rule that this one excludes. A later line may have that one,
         // which must not count then: so this one stays until the end.
         let mut excludes = false;
         if let Some(old) = old {
             // The most frequent case: the map has just this rule.
             let mut found = (old == bytes).then_some(0);
-            let mut is_taken = false;
+            let mut before = None;
             if found.is_none() {
                 for (number, rule) in value::rules(old).enumerate() {
                     let (part, other) = rule?;
+                    let is_marked = self.marks.is_marked(old, number);
                     if part == bytes {
                         found = Some(number);
                     } else if other.is_same_place(&terms) {
-                        // Of two rules that exclude each other, the first one counts.
-                        let gather = other.action.gathers() && terms.action.gathers();
-                        is_taken = self.marks.is_marked(old, number) && !gather;
+                        before = (is_marked && !gathers(&other)).then_some(number);
                         excludes = true;
                     }
+                    beside += usize::from(is_marked && part != bytes && is_beside(&other));
                 }
             }
-            match (found, place) {
-                (Some(number), None) => {
+            // Of two rules that exclude each other, the first one counts, or the last one.
+            match (found, place, before) {
+                (Some(number), None, _) => {
+                    let is_marked = self.marks.is_marked(old, number);
+                    if !is_marked && !terms.is_unconditional() && beside >= MANY {
+                        return Ok(Err(too_much("rules with conditions")));
+                    }
                     self.marks.mark(old, number);
-                    return Ok(());
+                    return Ok(Ok(()));
                 }
-                _ if is_taken => return Ok(()),
+                (Some(number), Some(place), _) if is_last && !gathers(&added[place]) => {
+                    self.marks.mark(old, number);
+                    added.remove(place);
+                    self.replaced(key)?;
+                    return self.add(key, added);
+                }
+                (_, _, Some(number)) if is_last => {
+                    self.marks.unmark(old, number);
+                    self.replaced(key)?;
+                }
+                (_, _, Some(_)) => return Ok(Ok(())),
                 _ => {}
             }
         }
         if let Some(place) = place {
             let before = added[place].action.clone();
+            if is_last && !gathers(&added[place]) && before != terms.action {
+                added[place].action = terms.action;
+                self.replaced(key)?;
+                return self.add(key, added);
+            }
             if !added[place].action.gather(terms.action) || added[place].action == before {
-                return Ok(());
+                return Ok(Ok(()));
             }
             if !is_small(&added[place].action) {
-                return Err(too_much());
+                return Ok(Err(too_much("addresses or records")));
             }
             return self.add(key, added);
         }
         if self.is_unnecessary(key, &terms, excludes)? {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        if added.len() == MANY {
-            return Err(too_much());
+        if !terms.is_unconditional() && beside >= MANY {
+            return Ok(Err(too_much("rules with conditions")));
         }
-        added.push(terms);
-        added.sort_by(|a, b| order((0, a), (0, b), &self.tiers));
+        let is_less = |other: &Terms| order((0, other), (0, &terms), &self.tiers).is_lt();
+        let at = added.partition_point(is_less);
+        added.insert(at, terms);
         self.add(key, added)
     }
 
-    fn add(&mut self, key: &[u8], rules: Vec<Terms>) -> Result<(), ListError> {
+    fn add(&mut self, key: &[u8], rules: Vec<Terms>) -> Result<Taken, ListError> {
         let mut value = Vec::new();
         rules.iter().for_each(|terms| value::put(terms, &mut value));
-        self.new.insert(key, &value)?;
+        self.new.set(key, &value)?;
+        Ok(Ok(()))
+    }
+
+    /// A rule that was known is another one now. What was left out because of it is read again.
+    fn replaced(&mut self, key: &[u8]) -> Result<(), ListError> {
+        if self.has_skipped && self.careful.get(key).is_none() {
+            self.again = true;
+            self.careful.insert(key, ())?;
+        }
         Ok(())
     }
 
@@ -276,10 +307,7 @@ impl<'o> Loading<'o> {
             return Ok(true);
         }
         // It comes between other rules, of which some may have been left out.
-        if self.has_skipped && self.careful.get(key).is_none() {
-            self.again = true;
-            self.careful.insert(key, ())?;
-        }
+        self.replaced(key)?;
         Ok(false)
     }
 }
@@ -290,6 +318,11 @@ fn cancel_bytes(mut terms: Terms) -> Vec<u8> {
     let mut bytes = Vec::new();
     value::put(&terms, &mut bytes);
     bytes
+}
+
+/// The fault of a line that is one too many.
+fn too_much(what: &str) -> String {
+    format!("its name has more than {MANY} {what} in this list")
 }
 
 /// Whether an action is not beyond the limits of one rule.

@@ -33,6 +33,13 @@ impl<const SHIFT: u32> Bits<SHIFT> {
         was
     }
 
+    fn clear(&mut self, at: usize) {
+        let (page, word, bit) = Self::place(at);
+        if let Some(page) = self.pages.get_mut(&page) {
+            page[word] &= !bit;
+        }
+    }
+
     fn get(&self, at: usize) -> bool {
         let (page, word, bit) = Self::place(at);
         self.pages
@@ -65,6 +72,15 @@ impl Marks {
         match number {
             0 | 1 => drop(self.marked.set(at + 2 * number)),
             _ => drop(self.further.insert((at, number))),
+        }
+    }
+
+    /// Takes the mark of the rule of this number in a value away.
+    pub fn unmark(&mut self, value: &[u8], number: usize) {
+        let at = value.as_ptr() as usize;
+        match number {
+            0 | 1 => self.marked.clear(at + 2 * number),
+            _ => drop(self.further.remove(&(at, number))),
         }
     }
 
@@ -149,6 +165,17 @@ mod tests {
         for (key, value) in snapshot.iter() {
             for rule in 0..value.len() {
                 let expected = chosen.contains(&(key.to_vec(), rule));
+                assert_eq!(marks.is_marked(value, rule), expected, "{key:?} {rule}");
+            }
+        }
+        // Every other mark goes, and no other one goes with it.
+        for (key, rule) in chosen.iter().step_by(2) {
+            marks.unmark(map.get(key).unwrap(), *rule);
+        }
+        let left: BTreeSet<_> = chosen.iter().skip(1).step_by(2).cloned().collect();
+        for (key, value) in snapshot.iter() {
+            for rule in 0..value.len() {
+                let expected = left.contains(&(key.to_vec(), rule));
                 assert_eq!(marks.is_marked(value, rule), expected, "{key:?} {rule}");
             }
         }

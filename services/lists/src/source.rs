@@ -1,11 +1,15 @@
 //! Where lists come from.
 
+use std::cell::Cell;
 use std::fs::{File, Metadata};
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+
+use sapwood_input::{Counted, decompressed};
 
 use crate::error::ListError;
 use crate::format::Format;
@@ -29,7 +33,11 @@ pub struct Source {
     pub(crate) format: Option<Format>,
     pub(crate) exceptions: bool,
     pub(crate) below: bool,
+    most: u64,
 }
+
+/// The most bytes of a compressed list when it is decompressed, if nothing else is said.
+const MOST: u64 = 1 << 30;
 
 #[derive(Clone, Debug)]
 enum Place {
@@ -105,6 +113,7 @@ impl Source {
             format: None,
             exceptions: false,
             below: false,
+            most: MOST,
         }
     }
 
@@ -130,6 +139,22 @@ impl Source {
     /// O(1).
     pub fn below(mut self, below: bool) -> Self {
         self.below = below;
+        self
+    }
+
+    /// The most bytes that a list in gzip or bzip2 may have when it is decompressed. With more, its
+    /// reading is an error. Without this, it is 1 GiB. Lists that are not compressed have no limit.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood_lists::Source;
+    ///
+    /// let list = Source::file("/etc/lists/ads.txt.gz").decompressed_most(4 << 30);
+    /// assert_eq!(list.name(), "/etc/lists/ads.txt.gz");
+    /// ```
+    pub fn decompressed_most(mut self, bytes: u64) -> Self {
+        self.most = bytes;
         self
     }
 
@@ -199,21 +224,32 @@ impl Source {
 
     /// Opens the list, for one reading or more of the same text.
     pub(crate) fn open(&self) -> Result<Opened, ListError> {
-        let opened = match &self.place {
-            Place::Text(text) => Ok(Opened::Text(Cursor::new(Arc::clone(text)))),
-            Place::File(path) => Opened::file(path),
-            Place::Kept(_) if self.is_withdrawn() => Ok(Opened::Text(Cursor::default())),
-            Place::Kept(kept) => Opened::kept(&kept.path),
+        let held = match &self.place {
+            Place::Text(text) => Ok(Held::Text(Arc::clone(text))),
+            Place::File(path) => Held::file(path),
+            Place::Kept(_) if self.is_withdrawn() => Ok(Held::Text(Arc::default())),
+            Place::Kept(kept) => Held::kept(&kept.path),
         };
-        opened.map_err(ListError::read(&self.name))
+        Ok(Opened {
+            held: held.map_err(ListError::read(&self.name))?,
+            most: self.most,
+            read: Rc::default(),
+        })
     }
 }
 
 /// A list that is open.
-pub(crate) enum Opened {
+pub(crate) struct Opened {
+    held: Held,
+    most: u64,
+    /// Bytes that were read since the beginning, before decompression.
+    read: Rc<Cell<u64>>,
+}
+
+enum Held {
     File(File, Stamp),
     Kept(File, u64),
-    Text(Cursor<Arc<[u8]>>),
+    Text(Arc<[u8]>),
 }
 
 /// What changes when a file is written.
@@ -223,7 +259,7 @@ fn stamp(metadata: &Metadata) -> Stamp {
     (metadata.len(), metadata.modified().ok())
 }
 
-impl Opened {
+impl Held {
     fn file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let metadata = file.metadata()?;
@@ -231,47 +267,54 @@ impl Opened {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         if metadata.is_file() {
-            return Ok(Opened::File(file, stamp(&metadata)));
+            return Ok(Held::File(file, stamp(&metadata)));
         }
         // What cannot be read twice is kept.
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        Ok(Opened::Text(Cursor::new(text.into())))
+        Ok(Held::Text(text.into()))
     }
 
     fn kept(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let bytes = file.metadata()?.len();
-        Ok(Opened::Kept(file, bytes))
+        Ok(Held::Kept(file, bytes))
     }
+}
 
-    /// The text from its beginning.
-    pub fn begin(&mut self) -> io::Result<&mut dyn Read> {
-        match self {
-            Opened::File(file, _) | Opened::Kept(file, _) => {
+impl Opened {
+    /// The text from its beginning, without compression.
+    pub fn begin(&mut self) -> io::Result<Box<dyn BufRead + '_>> {
+        let input: Box<dyn Read + '_> = match &mut self.held {
+            Held::File(file, _) | Held::Kept(file, _) => {
                 file.seek(SeekFrom::Start(0))?;
-                Ok(file)
+                Box::new(file)
             }
-            Opened::Text(text) => {
-                text.set_position(0);
-                Ok(text)
-            }
-        }
+            Held::Text(text) => Box::new(&text[..]),
+        };
+        self.read.set(0);
+        let input = Counted::new(input, Rc::clone(&self.read));
+        decompressed(input, Some(self.most))
     }
 
-    /// Bytes of the text.
+    /// How many of the bytes were read since the beginning. It counts meanwhile.
+    pub fn read(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.read)
+    }
+
+    /// Bytes of the file or the text, which may be compressed.
     pub fn bytes(&self) -> u64 {
-        match self {
-            Opened::File(_, (bytes, _)) | Opened::Kept(_, bytes) => *bytes,
-            Opened::Text(text) => text.get_ref().len() as u64,
+        match &self.held {
+            Held::File(_, (bytes, _)) | Held::Kept(_, bytes) => *bytes,
+            Held::Text(text) => text.len() as u64,
         }
     }
 
     /// Whether the text is still the one that was opened.
     pub fn is_same(&self) -> io::Result<bool> {
-        match self {
-            Opened::File(file, before) => Ok(stamp(&file.metadata()?) == *before),
-            Opened::Text(_) | Opened::Kept(..) => Ok(true),
+        match &self.held {
+            Held::File(file, before) => Ok(stamp(&file.metadata()?) == *before),
+            Held::Text(_) | Held::Kept(..) => Ok(true),
         }
     }
 }

@@ -20,7 +20,8 @@ use std::net::IpAddr;
 
 use crate::rule::{Action, Class, Record, Scope, Terms, Types};
 
-/// The most rules of one name, and the most addresses, records, types or names in one rule.
+/// The most rules with conditions that one list has for one name, and the most addresses or records
+/// of one rule.
 pub const MANY: usize = 1000;
 
 const CONDITIONS: u8 = 1 << 6;

@@ -30,10 +30,16 @@ pub(crate) fn order(a: (usize, &Terms), b: (usize, &Terms), tiers: &[u16]) -> Or
     };
     rank(a).cmp(&rank(b)).then_with(|| {
         // Any order of rules that nothing else tells apart, which is the same in all maps.
-        let types = |terms: &Terms| terms.types.as_ref().map(|t| (t.others, t.types.clone()));
-        let rest = |terms: &Terms| (types(terms), terms.except.clone());
         rest(a.1).cmp(&rest(b.1))
     })
+}
+
+/// The types of a rule, and the names that it is not for.
+type Rest<'t> = (Option<(bool, &'t [u16])>, &'t [Vec<u8>]);
+
+fn rest(terms: &Terms) -> Rest<'_> {
+    let types = terms.types.as_ref().map(|t| (t.others, &t.types[..]));
+    (types, &terms.except)
 }
 
 /// Why a rule wins over the next one that applies, too.

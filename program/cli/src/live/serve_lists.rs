@@ -70,7 +70,8 @@ pub fn run(args: &ServeListsArgs) -> Outcome {
         zones: None,
         by_zone: Arc::default(),
     };
-    let (difference, summary) = rules.load()?;
+    // Nobody reads a new map before it is published.
+    let (difference, summary) = rules.load(is_new)?;
     made.map_or(Ok(()), Unpublished::publish)?;
     if !args.rules.quiet {
         load::report(&summary);
@@ -86,9 +87,12 @@ pub fn run(args: &ServeListsArgs) -> Outcome {
 
 impl Rules {
     /// Makes the store what the lists say.
-    fn load(&mut self) -> Result<(Difference, Summary), Error> {
+    fn load(&mut self, is_new: bool) -> Result<(Difference, Summary), Error> {
         let span = Difference::span();
-        let summary = self.loader.reload(&self.store)?;
+        let summary = match is_new {
+            true => self.loader.fill(&self.store)?,
+            false => self.loader.reload(&self.store)?,
+        };
         let difference = Difference {
             added: summary.added,
             removed: summary.removed,
@@ -129,7 +133,7 @@ impl Served for Rules {
         if !self.by_zone.swap(false, Ordering::Acquire) {
             self.zones.iter().for_each(FollowedZones::wake);
         }
-        Ok(self.load()?.0)
+        Ok(self.load(false)?.0)
     }
 
     fn get(&self, key: &[u8]) -> Option<(Vec<u8>, Value)> {

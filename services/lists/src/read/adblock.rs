@@ -77,7 +77,10 @@ pub fn line(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
     terms.class = class;
     terms.types = options.types;
     terms.except = options.except;
-    out.rule_of_line(out.line, key, terms, options.is_bad_filter);
+    match options.is_bad_filter {
+        true => out.bad_filter(key, terms),
+        false => out.rule(key, terms),
+    }
     Ok(())
 }
 

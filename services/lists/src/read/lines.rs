@@ -21,8 +21,6 @@ pub struct Lines<R> {
     buffer: Vec<u8>,
     /// Lines that were read.
     pub number: u64,
-    /// Bytes that were read.
-    pub bytes: u64,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -31,7 +29,6 @@ impl<R: BufRead> Lines<R> {
             input,
             buffer: Vec::new(),
             number: 0,
-            bytes: 0,
         }
     }
 
@@ -49,7 +46,6 @@ impl<R: BufRead> Lines<R> {
             return Ok(None);
         }
         self.number += 1;
-        self.bytes += read as u64;
         if self.buffer.last() == Some(&b'\n') {
             self.buffer.pop();
             return Ok(Some(Line::Whole(&self.buffer)));
@@ -58,7 +54,6 @@ impl<R: BufRead> Lines<R> {
             return Ok(Some(Line::Whole(&self.buffer)));
         }
         let rest = self.input.skip_until(b'\n')? as u64;
-        self.bytes += rest;
         Ok(Some(Line::TooLong(read as u64 + rest)))
     }
 }
@@ -94,7 +89,6 @@ mod tests {
             }
             assert_eq!(lines.read().unwrap(), None);
             assert_eq!(lines.number, expected.len() as u64);
-            assert_eq!(lines.bytes, text.len() as u64);
         }
     }
 }

@@ -7,7 +7,7 @@ mod plain;
 mod rpz;
 mod unbound;
 
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, Cursor, Read};
 
 use crate::error::ListError;
 use crate::format::Format;
@@ -100,6 +100,9 @@ pub(crate) struct ReadRule {
     pub rule: Rule,
     /// Whether it cancels rules like it (`$badfilter`).
     pub is_bad_filter: bool,
+    /// Whether it counts in place of the rules like it that come before it in the list. Else the
+    /// first one counts.
+    pub is_last: bool,
 }
 
 /// What comes of a line.
@@ -129,10 +132,25 @@ impl Out<'_> {
     }
 
     fn rule(&mut self, key: Vec<u8>, terms: Terms) {
-        self.rule_of_line(self.line, key, terms, false);
+        self.rule_of_line(self.line, key, terms);
     }
 
-    fn rule_of_line(&mut self, line: u64, key: Vec<u8>, mut terms: Terms, is_bad_filter: bool) {
+    /// A rule that cancels those like it.
+    fn bad_filter(&mut self, key: Vec<u8>, terms: Terms) {
+        self.rule(key, terms);
+        if let Some(rule) = self.rules.last_mut() {
+            rule.is_bad_filter = true;
+        }
+    }
+
+    /// The last rule counts in place of those like it that came before.
+    fn replaces(&mut self) {
+        if let Some(rule) = self.rules.last_mut() {
+            rule.is_last = true;
+        }
+    }
+
+    fn rule_of_line(&mut self, line: u64, key: Vec<u8>, mut terms: Terms) {
         if self.manner.exceptions {
             terms.action = Action::Pass;
             terms.class = match terms.class {
@@ -142,7 +160,8 @@ impl Out<'_> {
         }
         self.rules.push(ReadRule {
             rule: Rule { key, terms, line },
-            is_bad_filter,
+            is_bad_filter: false,
+            is_last: false,
         });
     }
 
@@ -228,7 +247,7 @@ const HEAD: u64 = 1 << 16;
 
 /// Reads the beginning of a text, and recognises its format. Returns the format, and all of the
 /// text again.
-pub(crate) fn recognised<R: Read>(
+pub(crate) fn recognised<R: BufRead>(
     mut input: R,
     chosen: Option<Format>,
     name: &str,
@@ -246,10 +265,7 @@ pub(crate) fn recognised<R: Read>(
             });
         }
     };
-    Ok((
-        format,
-        BufReader::with_capacity(HEAD as usize, Cursor::new(head).chain(input)),
-    ))
+    Ok((format, Cursor::new(head).chain(input)))
 }
 
 /// What a reading tells while it goes on.
@@ -258,8 +274,8 @@ pub(crate) enum Told<'t> {
     Rule(ReadRule),
     /// A line is not understood: its number, and why.
     Refused(u64, &'t str),
-    /// So many bytes were read.
-    Bytes(u64),
+    /// Some thousand lines more were read.
+    Lines,
 }
 
 /// Reads a list.
@@ -321,7 +337,7 @@ pub(crate) fn read(
             break;
         }
         if counts.lines % 4096 == 0 {
-            tell(Told::Bytes(lines.bytes))?;
+            tell(Told::Lines)?;
         }
     }
     counts.left_out = out.left_out;

@@ -43,7 +43,7 @@ fn read_with(text: &[u8], manner: &Manner) -> (Vec<String>, Vec<(u64, String)>, 
         match told {
             Told::Rule(rule) => rules.push(shown_rule(&rule)),
             Told::Refused(line, what) => faults.push((line, what.to_owned())),
-            Told::Bytes(_) => {}
+            Told::Lines => {}
         }
         Ok(())
     });

@@ -84,6 +84,7 @@ impl Unbound {
         };
         let terms = out.terms(Scope::WithBelow, action);
         out.rule(key, terms);
+        out.replaces();
         Ok(())
     }
 
@@ -106,6 +107,9 @@ impl Unbound {
                 out.rule(key, terms);
             }
         }
+        if scope == Scope::WithBelow {
+            out.replaces();
+        }
         Ok(())
     }
 
@@ -113,7 +117,8 @@ impl Unbound {
     pub fn end(&mut self, out: &mut Out<'_>) {
         if let Some(redirect) = self.redirect.take().filter(|redirect| !redirect.has_data) {
             let terms = out.terms(Scope::WithBelow, Action::Nodata);
-            out.rule_of_line(redirect.line, redirect.key, terms, false);
+            out.rule_of_line(redirect.line, redirect.key, terms);
+            out.replaces();
         }
     }
 }

@@ -113,6 +113,12 @@ fn maps_answer_as_the_oracle_does() {
             .map(|(k, v)| (k.to_vec(), v.to_vec()))
             .collect();
         assert_eq!(built, loaded, "{about}");
+        // The same in a store that is filled by many commits.
+        let filled = QpStore::<[u8]>::builder().build_inline().unwrap();
+        assert_eq!(load().fill(&filled).unwrap().meta, summary.meta, "{about}");
+        let snapshot = filled.snapshot();
+        let filled = snapshot.iter().map(|(k, v)| (k.to_vec(), v.to_vec()));
+        assert_eq!(built, filled.collect::<Vec<_>>(), "{about}");
         let kept: u64 = summary.meta.lists().iter().map(|list| list.kept).sum();
         smaller += usize::from(kept < lines);
         store.reclaim(usize::MAX);

@@ -8,25 +8,25 @@ use sapwood_lists::{
     check, open, rule_entries, verdict,
 };
 
-fn store() -> QpStore<[u8]> {
+pub fn store() -> QpStore<[u8]> {
     QpStore::builder().build_inline().unwrap()
 }
 
-fn load(texts: &[&str], store: &QpStore<[u8]>) -> Result<Summary, ListError> {
+pub fn load(texts: &[&str], store: &QpStore<[u8]>) -> Result<Summary, ListError> {
     let sources = texts.iter().enumerate();
     let sources = sources.map(|(n, text)| Source::text(format!("list {n}"), text));
     Loader::new(sources.collect(), Options::default()).reload(store)
 }
 
 /// The names of a map, with the number of rules of each.
-fn names(map: &dyn OrderedRead<[u8]>) -> Vec<String> {
+pub fn names(map: &dyn OrderedRead<[u8]>) -> Vec<String> {
     rule_entries(map)
         .map(|(key, _)| sapwood::key::dns_name_to_text(&key).unwrap())
         .collect()
 }
 
 /// The action of a store for a name.
-fn action(store: &QpStore<[u8]>, name: &str) -> Option<Action> {
+pub fn action(store: &QpStore<[u8]>, name: &str) -> Option<Action> {
     let snapshot = store.snapshot();
     let meta = check(&snapshot).unwrap();
     let key = sapwood::key::dns_name(name).unwrap();

@@ -2,6 +2,7 @@
 
 mod closest;
 mod differential;
+mod limits;
 mod loading;
 mod oracle;
 mod systems;

@@ -84,6 +84,11 @@ impl Oracle {
                         all.extend(more);
                         all.sort();
                         all.dedup();
+                    } else if formats[said.list] == Format::Unbound
+                        && said.scope == Scope::WithBelow
+                    {
+                        // Of the zones of one name, the last one counts.
+                        before.action = said.action.clone();
                     }
                 }
             }

@@ -241,7 +241,7 @@ fn of_policies(asked: &Asked<'_>) -> Option<&'static str> {
 fn of_unbound(asked: &Asked<'_>) -> Option<&'static str> {
     let zones = asked.longest(|line| line.starts_with("local-zone"));
     if zones.len() > 1 {
-        return Some("the last zone of a name counts");
+        return Some("the last zone of a name in several lists counts");
     }
     let zone = zones.first().copied().unwrap_or_default();
     let has_data = !asked
@@ -368,6 +368,72 @@ fn unbound_answers_as_we_do() {
     };
     let server = unbound(&program, &case.files, false, case.folder.path(), ready);
     case.compare("unbound", &case.asked(&server), of_unbound);
+}
+
+#[test]
+fn unbound_answers_by_the_last_zone_of_a_name_in_a_list_as_we_do() {
+    let mut random = fastrand::Rng::with_seed(8);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut lines, mut questions) = (Vec::new(), Vec::new());
+    let kinds = [
+        "always_nxdomain",
+        "always_nodata",
+        "always_refuse",
+        "always_transparent",
+        "static",
+        "redirect",
+    ];
+    for n in 0..400 {
+        // Some are below others.
+        let name = match n % 4 {
+            0 if n > 0 => format!("below.n{}.example", n - 1),
+            _ => format!("n{n}.example"),
+        };
+        let mut is_open = false;
+        for _ in 0..random.usize(1..4) {
+            let kind = kinds[random.usize(..kinds.len())];
+            // Data stay in the zone, whatever it becomes, and types other than always_ show them.
+            if matches!(kind, "static" | "redirect") && std::mem::replace(&mut is_open, true) {
+                continue;
+            }
+            let mut line = format!("local-zone: \"{name}\" {kind}\n");
+            if kind == "redirect" {
+                let last = random.u8(1..4);
+                line += &format!("local-data: \"{name} A 192.0.2.{last}\"\n");
+            }
+            lines.push((random.u32(..), line));
+        }
+        for name in [name.clone(), format!("www.{name}")] {
+            questions.push(Question { name, rtype: A });
+        }
+    }
+    // Zones of one name are not beside each other.
+    lines.sort_by_key(|(order, _)| *order);
+    let mut text: String = lines.into_iter().map(|(_, line)| line).collect();
+    text += "local-zone: \"last.example\" always_nxdomain\n";
+    let file = folder.path().join("list");
+    std::fs::write(&file, &text).unwrap();
+    let list = Source::file(&file).format(Format::Unbound);
+    let (map, _) = Loader::new(vec![list], Options::default()).build().unwrap();
+    let Some(program) = program("unbound") else {
+        return;
+    };
+    let last = Question {
+        name: "last.example".into(),
+        rtype: A,
+    };
+    let ready = |server| says(server, &last, &Answer::Nxdomain);
+    let server = unbound(&program, &[file], false, folder.path(), ready);
+    let answers = ask(server.address, &questions, Duration::from_millis(500));
+    for (question, theirs) in questions.iter().zip(&answers) {
+        let found = map.verdict(question.name.as_bytes(), A).unwrap();
+        let ours = expected(found.as_ref(), question);
+        let of = text.lines().filter(|line| line.contains(&*question.name));
+        let of: Vec<_> = of.collect();
+        assert_eq!(&ours, theirs, "{}: {of:?}", question.name);
+    }
+    let distinct: BTreeSet<String> = answers.iter().map(|a| format!("{a:?}")).collect();
+    assert!(distinct.len() > 5, "{distinct:?}");
 }
 
 #[test]
