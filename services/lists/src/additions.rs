@@ -67,6 +67,11 @@ impl<'s> Additions<'s> {
         self.read().map_or(0, OrderedRead::entries)
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The first names behind another one, and their rules.
     pub fn part(&self, from: Option<&[u8]>, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         let from = from.map_or(Bound::Unbounded, Bound::Excluded);

@@ -38,6 +38,7 @@ mod map;
 mod marks;
 mod meta;
 pub mod names;
+mod pending;
 mod read;
 mod records;
 mod reduce;

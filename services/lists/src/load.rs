@@ -6,7 +6,7 @@ use sapwood::qp::{OrderedRead, QpMap, QpStore};
 
 use crate::additions::Additions;
 use crate::error::ListError;
-use crate::loading::{Cancels, Loading, Walk};
+use crate::loading::{BATCH, Cancels, Loading, Walk};
 use crate::map::ListMap;
 use crate::meta::{ListInfo, META_KEY, Meta, tiers};
 use crate::read::{self, Counts, Manner, Told};
@@ -320,6 +320,9 @@ impl<'e> Loader<'e> {
         summary.meta = self.meta(&summary, &kept);
         let value = summary.meta.value();
         let is_same = old.get(META_KEY) == Some(&value[..]);
+        // Their memory goes before that of the version before.
+        drop((added, had));
+        drop((marks, new));
         if summary.is_unchanged() && is_same {
             txn.rollback();
             return Ok(summary);
@@ -362,10 +365,7 @@ impl<'e> Loader<'e> {
         }
         (self.tell)(Event::Settle);
         summary.cancelled = loading.cancelled;
-        summary.extra_bytes = loading.marks.bytes();
-        if loading.old.is_some() {
-            summary.extra_bytes += loading.new.bytes();
-        }
+        summary.extra_bytes = loading.extra_bytes();
         Ok(summary)
     }
 
@@ -400,39 +400,48 @@ impl<'e> Loader<'e> {
             let text = opened.begin().map_err(ListError::read(list))?;
             let (_, text) = read::recognised(text, Some(manner.format), list)?;
             let strict = self.options.strict;
+            let refuse = |tell: &mut Box<dyn FnMut(Event<'_>) + 'e>, line, what: &str| {
+                if strict {
+                    return Err(ListError::Line {
+                        list: list.into(),
+                        line,
+                        what: what.into(),
+                    });
+                }
+                if pass == 0 {
+                    tell(Event::Refused { list, line, what });
+                }
+                Ok(())
+            };
+            let mut batch = Vec::with_capacity(BATCH);
             // Lines that are understood, but are too many.
             let mut beyond = 0;
             let mut counts = read::read(text, manner, list, |told| {
-                match told {
-                    Told::Rule(rule) => {
-                        let line = rule.rule.line;
-                        let Err(what) = loading.arrive(rule, list)? else {
-                            return Ok(());
-                        };
-                        if strict {
-                            let list = list.into();
-                            return Err(ListError::Line { list, line, what });
-                        }
+                if let Told::Rule(rule) = told {
+                    batch.push(rule);
+                    if batch.len() < BATCH {
+                        return Ok(());
+                    }
+                    return loading.arrive(&mut batch, list, |line, what| {
                         beyond += 1;
-                        if pass == 0 {
-                            let what = &what;
-                            tell(Event::Refused { list, line, what });
-                        }
-                    }
+                        refuse(tell, line, what)
+                    });
+                }
+                // What is told comes in the order of the lines.
+                loading.arrive(&mut batch, list, |line, what| {
+                    beyond += 1;
+                    refuse(tell, line, what)
+                })?;
+                match told {
                     Told::Lines => tell(Event::At(read_bytes.get())),
-                    Told::Refused(line, what) if strict => {
-                        return Err(ListError::Line {
-                            list: list.into(),
-                            line,
-                            what: what.into(),
-                        });
-                    }
-                    Told::Refused(line, what) if pass == 0 => {
-                        tell(Event::Refused { list, line, what });
-                    }
-                    Told::Refused(..) => {}
+                    Told::Refused(line, what) => refuse(tell, line, what)?,
+                    Told::Rule(_) => {}
                 }
                 Ok(())
+            })?;
+            loading.arrive(&mut batch, list, |line, what| {
+                beyond += 1;
+                refuse(tell, line, what)
             })?;
             counts.rules -= beyond;
             counts.refused += beyond;

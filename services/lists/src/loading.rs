@@ -5,9 +5,10 @@
 //! names, drops what has no mark and what is unnecessary. So a reading takes the memory of the
 //! additions and of the marks, which is some bits a rule, and no second copy of the lists.
 //!
-//! A rule is not even added if the rules that are known make it unnecessary. If that turns out to
-//! be wrong, because a rule that was known has no mark at the end, or because a later line came
-//! between, then the texts are read once more.
+//! A rule is not even added if the rules that are known make it unnecessary. One that the map has
+//! may have no mark yet. The rules that it makes unnecessary wait; those for which it has no mark
+//! at the end are taken then. If too many wait, or a later line came between, then the texts are
+//! read once more.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -18,6 +19,7 @@ use crate::additions::Additions;
 use crate::error::{ListError, MAX_CANCELS, MAX_LISTS};
 use crate::marks::Marks;
 use crate::meta::META_KEY;
+use crate::pending::Pending;
 use crate::read::ReadRule;
 use crate::reduce::{At, next, precedes_all, reduce, replaces};
 use crate::rule::{Action, Rule, Terms};
@@ -54,6 +56,26 @@ pub struct Loading<'o> {
     again: bool,
     /// The names at and below which no rule is left out for this reason any more.
     careful: QpMap<()>,
+    /// Rules that are unnecessary if other rules get their marks.
+    pending: Pending,
+    /// The most bytes of them in this reading.
+    most_pending: usize,
+    /// The bytes of a rule, for a moment.
+    bytes: Vec<u8>,
+}
+
+/// What the rules that are known make of another one.
+enum Judged<'o> {
+    /// It is necessary.
+    Needed,
+    /// It comes between other rules, of which some may have been left out.
+    Between,
+    /// It is unnecessary, if the rules of this value of the old map get their marks.
+    Unnecessary {
+        because: Option<&'o [u8]>,
+        /// Whether the next rule does the same. Otherwise another one comes first.
+        is_next: bool,
+    },
 }
 
 /// With more such names, nothing is left out before the end.
@@ -81,6 +103,9 @@ impl<'o> Loading<'o> {
             has_skipped: false,
             again: false,
             careful: QpMap::new(),
+            pending: Pending::default(),
+            most_pending: 0,
+            bytes: Vec::new(),
         })
     }
 
@@ -90,6 +115,7 @@ impl<'o> Loading<'o> {
         self.again = false;
         self.marks.forget_needs();
         self.found_cancels.clear();
+        self.pending.clear();
         // Of lines that exclude each other the first one counts: each reading begins without any.
         self.new.clear()
     }
@@ -103,6 +129,7 @@ impl<'o> Loading<'o> {
             self.round = 0;
             return Ok(true);
         }
+        self.take_pending()?;
         self.round += 1;
         if self.again {
             return Ok(true);
@@ -123,8 +150,48 @@ impl<'o> Loading<'o> {
         Ok(false)
     }
 
-    /// Takes a rule of a text. The inner error is the fault of its line, which is left out.
-    pub fn arrive(&mut self, read: ReadRule, list: &str) -> Result<Taken, ListError> {
+    /// Takes rules of a text, and tells what is wrong with their lines, which are left out.
+    ///
+    /// What the maps have for all of them is looked for at once, so that its cache misses overlap.
+    pub fn arrive(
+        &mut self,
+        batch: &mut Vec<ReadRule>,
+        list: &str,
+        mut tell: impl FnMut(u64, &str) -> Result<(), ListError>,
+    ) -> Result<(), ListError> {
+        let mut found: [Option<&[u8]>; BATCH] = [None; BATCH];
+        let mut keys: [&[u8]; BATCH] = [b""; BATCH];
+        while !batch.is_empty() {
+            let some = batch.len().min(BATCH);
+            let first = batch.iter().zip(&mut keys);
+            first.for_each(|(read, key)| *key = &read.rule.key);
+            match (self.old, self.new.read()) {
+                (Some(old), _) => old.get_many(&keys[..some], &mut found[..some]),
+                // The lines of the cache are of use, and not the answers: they change meanwhile.
+                (None, Some(new)) => {
+                    let mut before: [Option<&[u8]>; BATCH] = [None; BATCH];
+                    new.get_many(&keys[..some], &mut before[..some]);
+                }
+                (None, None) => {}
+            }
+            keys = [b""; BATCH];
+            for (read, old) in batch.drain(..some).zip(found) {
+                let line = read.rule.line;
+                if let Err(what) = self.arrive_one(read, old, list)? {
+                    tell(line, &what)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `old` is what the old map has for the name. The inner error is the fault of the line.
+    fn arrive_one(
+        &mut self,
+        read: ReadRule,
+        old: Option<&'o [u8]>,
+        list: &str,
+    ) -> Result<Taken, ListError> {
         let Rule { key, terms, line } = read.rule;
         if read.is_bad_filter {
             if self.found_cancels.len() == MAX_CANCELS {
@@ -141,16 +208,73 @@ impl<'o> Loading<'o> {
                 self.cancelled += 1;
                 return Ok(Ok(()));
             }
-            return self.take(&cancel.0, terms, read.is_last);
+            return self.take(&cancel.0, terms, old, read.is_last);
         }
-        self.take(&key, terms, read.is_last)
+        self.take(&key, terms, old, read.is_last)
     }
 
-    /// `is_last`: of rules of the same place it is the last one that counts, and not the first.
-    fn take(&mut self, key: &[u8], terms: Terms, is_last: bool) -> Result<Taken, ListError> {
-        let mut bytes = Vec::new();
-        value::put(&terms, &mut bytes);
-        let old = self.old.and_then(|old| old.get(key));
+    /// Takes the rules that wait, if no rule that is certain makes them unnecessary.
+    fn take_pending(&mut self) -> Result<(), ListError> {
+        let pending = mem::take(&mut self.pending);
+        self.most_pending = pending.bytes();
+        let round = self.round;
+        self.round = round.max(1);
+        for left in pending.iter() {
+            let terms = left.terms()?;
+            // A later line may have a rule that this one excludes.
+            let mut excludes = false;
+            let new = self.new.get(left.key).unwrap_or_default();
+            let old = self.old.and_then(|old| old.get(left.key));
+            let of_old = value::rules(old.unwrap_or_default()).enumerate();
+            let of_old = of_old.filter(|(number, _)| {
+                old.is_some_and(|value| self.marks.is_marked(value, *number))
+            });
+            let all = value::rules(new).chain(of_old.map(|(_, rule)| rule));
+            for rule in all {
+                let (_, other) = rule?;
+                excludes |= other.is_same_place(&terms) && other != terms;
+            }
+            if excludes || self.take(left.key, terms, old, left.is_last)?.is_err() {
+                self.again = true;
+            }
+        }
+        self.round = round;
+        Ok(())
+    }
+
+    /// `old` is what the old map has for the name. `is_last`: of rules of the same place it is the
+    /// last one that counts, and not the first.
+    fn take(
+        &mut self,
+        key: &[u8],
+        terms: Terms,
+        old: Option<&'o [u8]>,
+        is_last: bool,
+    ) -> Result<Taken, ListError> {
+        self.bytes.clear();
+        value::put(&terms, &mut self.bytes);
+        if let Some(old) = old.filter(|old| **old == self.bytes[..] && terms.is_unconditional()) {
+            // The most frequent case: the map has just this rule.
+            if self.new.is_empty() || self.new.get(key).is_none() {
+                self.marks.mark(old, 0);
+                return Ok(Ok(()));
+            }
+        }
+        let bytes = mem::take(&mut self.bytes);
+        let taken = self.take_beside(key, terms, (old, &bytes), is_last);
+        self.bytes = bytes;
+        taken
+    }
+
+    /// As [`take`](Self::take), with the rules that the old map has for the name, and the bytes of
+    /// the rule.
+    fn take_beside(
+        &mut self,
+        key: &[u8],
+        terms: Terms,
+        (old, bytes): (Option<&'o [u8]>, &[u8]),
+        is_last: bool,
+    ) -> Result<Taken, ListError> {
         // What the additions have for this name; most often there are none.
         let mut added = match self.new.get(key) {
             Some(added) => value::terms(added)?,
@@ -165,7 +289,6 @@ impl<'o> Loading<'o> {
         // which must not count then: so this one stays until the end.
         let mut excludes = false;
         if let Some(old) = old {
-            // The most frequent case: the map has just this rule.
             let mut found = (old == bytes).then_some(0);
             let mut before = None;
             if found.is_none() {
@@ -220,8 +343,16 @@ impl<'o> Loading<'o> {
             }
             return self.add(key, added);
         }
-        if self.is_unnecessary(key, &terms, excludes)? {
-            return Ok(Ok(()));
+        match self.judge(key, &terms, excludes)? {
+            Judged::Needed => {}
+            Judged::Between => self.replaced(key)?,
+            Judged::Unnecessary { because, is_next } => {
+                self.has_skipped |= is_next;
+                if let Some(value) = because {
+                    self.wait(key, &terms, is_last, value)?;
+                }
+                return Ok(Ok(()));
+            }
         }
         if !terms.is_unconditional() && beside >= MANY {
             return Ok(Err(too_much("rules with conditions")));
@@ -248,19 +379,46 @@ impl<'o> Loading<'o> {
         Ok(())
     }
 
-    /// Whether the rules that are known make a rule unnecessary. One that is kept may only be so
-    /// because another one certainly comes first.
-    fn is_unnecessary(
+    /// Lets a rule wait that is unnecessary because of the rules of a value without marks.
+    fn wait(
         &mut self,
         key: &[u8],
         terms: &Terms,
-        mut is_kept: bool,
-    ) -> Result<bool, ListError> {
+        is_last: bool,
+        because: &[u8],
+    ) -> Result<(), ListError> {
+        let most = PENDING + 2 * self.old.map_or(0, OrderedRead::entries);
+        let mut buffer = Vec::new();
+        if self.pending.push(key, terms, is_last, most, &mut buffer) {
+            return Ok(());
+        }
+        // Some have got the marks that they wait for.
+        let mut pending = mem::take(&mut self.pending);
+        let round = self.round;
+        self.round = round.max(1);
+        let kept = pending.retain(|left| {
+            let judged = self.judge(left.key, &left.terms()?, false)?;
+            Ok::<_, ListError>(!matches!(judged, Judged::Unnecessary { .. }))
+        });
+        self.pending = pending;
+        self.round = round;
+        kept?;
+        // A few more would soon be too many again.
+        let most = most / 4 * 3;
+        if !self.pending.push(key, terms, is_last, most, &mut buffer) {
+            self.marks.need(because);
+        }
+        Ok(())
+    }
+
+    /// What the rules that are known make of another one. One that is kept may only be unnecessary
+    /// because another one certainly comes first.
+    fn judge(&self, key: &[u8], terms: &Terms, mut is_kept: bool) -> Result<Judged<'o>, ListError> {
         if self.round >= PASSES || self.careful.len() > MANY_CAREFUL {
-            return Ok(false);
+            return Ok(Judged::Needed);
         }
         // Each rule with the value of the old map that has it, if it has no mark yet.
-        let mut known: Vec<(usize, Terms, Option<&[u8]>)> = Vec::new();
+        let mut known: Vec<(usize, Terms, Option<&'o [u8]>)> = Vec::new();
         if let Some(old) = self.old {
             for (at, value) in old.ancestors(key) {
                 for (number, rule) in value::rules(value).enumerate() {
@@ -272,10 +430,15 @@ impl<'o> Loading<'o> {
                 }
             }
         }
-        for (at, value) in self.new.ancestors(key) {
-            for rule in value::rules(value) {
-                known.push((at.len(), rule?.1, None));
+        if !self.new.is_empty() {
+            for (at, value) in self.new.ancestors(key) {
+                for rule in value::rules(value) {
+                    known.push((at.len(), rule?.1, None));
+                }
             }
+        }
+        if known.is_empty() {
+            return Ok(Judged::Needed);
         }
         let b: At<'_> = (key.len(), terms);
         let preceding = known
@@ -284,33 +447,43 @@ impl<'o> Loading<'o> {
         // One that has a mark is certain.
         let preceding = preceding.min_by_key(|(_, _, unmarked)| unmarked.is_some());
         if let Some((_, _, unmarked)) = preceding.filter(|(_, _, old)| old.is_none() || !is_kept) {
-            unmarked.iter().for_each(|value| self.marks.need(value));
-            return Ok(true);
+            return Ok(Judged::Unnecessary {
+                because: *unmarked,
+                is_next: false,
+            });
         }
         // What it makes unnecessary may be marked later, so it has to be there until the end.
         is_kept |= known
             .iter()
             .any(|(at, other, _)| precedes_all(b, (*at, other), &self.tiers));
-        is_kept |= self.careful.longest_prefix(key).is_some();
+        is_kept |= !self.careful.is_empty() && self.careful.longest_prefix(key).is_some();
         let others = known
             .iter()
             .map(|(at, terms, unmarked)| ((*at, terms), *unmarked));
-        let Some((other, unmarked)) = next(b, others, &self.tiers) else {
-            return Ok(false);
-        };
-        if replaces(other, b) {
-            if is_kept {
-                return Ok(false);
-            }
-            self.has_skipped = true;
-            unmarked.iter().for_each(|value| self.marks.need(value));
-            return Ok(true);
-        }
-        // It comes between other rules, of which some may have been left out.
-        self.replaced(key)?;
-        Ok(false)
+        Ok(match next(b, others, &self.tiers) {
+            None => Judged::Needed,
+            Some((other, _)) if !replaces(other, b) => Judged::Between,
+            Some(_) if is_kept => Judged::Needed,
+            Some((_, because)) => Judged::Unnecessary {
+                because,
+                is_next: true,
+            },
+        })
+    }
+
+    /// Bytes that the reading takes beside the map that is the outcome.
+    pub fn extra_bytes(&self) -> usize {
+        let new = self.old.map_or(0, |_| self.new.bytes());
+        self.marks.bytes() + self.most_pending + new
     }
 }
+
+/// Bytes of rules that wait, beside two for each name of the map: so few take no memory that
+/// counts.
+const PENDING: usize = 1 << 12;
+
+/// Rules that arrive at once.
+pub const BATCH: usize = 16;
 
 /// The bytes of a rule that `$badfilter` takes away, whatever list has it.
 fn cancel_bytes(mut terms: Terms) -> Vec<u8> {
@@ -339,6 +512,8 @@ pub struct Walk<'t> {
     tiers: &'t [u16],
     path: Vec<u8>,
     above: Vec<(usize, Vec<Terms>)>,
+    /// Vectors of names that are behind, for the next ones.
+    spare: Vec<Vec<Terms>>,
     /// What becomes of the value of the last name.
     pub value: Vec<u8>,
 }
@@ -349,6 +524,7 @@ impl<'t> Walk<'t> {
             tiers,
             path: Vec::new(),
             above: Vec::new(),
+            spare: Vec::new(),
             value: Vec::new(),
         }
     }
@@ -363,7 +539,8 @@ impl<'t> Walk<'t> {
         marks: &Marks,
         kept: &mut [u64],
     ) -> Result<(), NotRules> {
-        let mut rules: Vec<Terms> = Vec::new();
+        let mut rules = self.spare.pop().unwrap_or_default();
+        rules.clear();
         for (number, rule) in value::rules(old.unwrap_or_default()).enumerate() {
             let (_, terms) = rule?;
             if marks.is_marked(old.unwrap_or_default(), number) {
@@ -383,7 +560,7 @@ impl<'t> Walk<'t> {
             if key.get(..*len) == Some(&self.path[..*len]) {
                 break;
             }
-            self.above.pop();
+            self.spare.extend(self.above.pop().map(|(_, rules)| rules));
         }
         reduce(key.len(), &mut rules, &self.above, self.tiers);
         self.value.clear();
@@ -393,12 +570,14 @@ impl<'t> Walk<'t> {
                 *kept += 1;
             }
         }
-        let is_above = |terms: &Terms| terms.scope.has(false);
-        if rules.iter().any(is_above) {
-            rules.retain(is_above);
-            self.path.clear();
-            self.path.extend_from_slice(key);
-            self.above.push((key.len(), rules));
+        rules.retain(|terms| terms.scope.has(false));
+        match rules.is_empty() {
+            true => self.spare.push(rules),
+            false => {
+                self.path.clear();
+                self.path.extend_from_slice(key);
+                self.above.push((key.len(), rules));
+            }
         }
         Ok(())
     }

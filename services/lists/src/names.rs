@@ -134,10 +134,14 @@ pub struct DomainName<'t> {
 pub fn listed_name(text: &[u8]) -> Result<DomainName<'_>, String> {
     let given = utf8(text)?;
     let wrong = |what: String| format!("\"{}\" is not a domain name: {what}", shown(text));
+    // The most frequent case.
+    if text.iter().all(|byte| is_of_hosts(*byte)) && !is_address(given) {
+        return named(given);
+    }
     if given.contains(|c: char| c.is_ascii_whitespace()) && host_fault(given).is_some() {
         return Err(format!("\"{}\" is more than one name", shown(text)));
     }
-    if given.parse::<IpAddr>().is_ok() {
+    if is_address(given) {
         return Err(wrong("it is an address".into()));
     }
     if let Some(what) = host_fault(given) {
@@ -194,12 +198,12 @@ pub fn asked_name(text: &[u8]) -> Result<DomainName<'_>, String> {
 /// [`DnsNameError::NotAKey`] if the key is not one of [`dns_name`].
 pub fn shown_name(key: &[u8]) -> Result<String, DnsNameError> {
     let text = dns_name_to_text(key)?;
-    if host_fault(&text).is_none() && text.parse::<IpAddr>().is_err() {
+    if host_fault(&text).is_none() && !is_address(&text) {
         return Ok(text);
     }
     // An address has a backslash before its first digit that does not begin an escape: \049.
     let mut all = String::with_capacity(text.len() + 8);
-    let is_address = text.parse::<IpAddr>().is_ok();
+    let is_address = is_address(&text);
     let mut bytes = text.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
         match byte {
@@ -285,6 +289,12 @@ fn host_fault(text: &str) -> Option<String> {
 /// Whether the first label is `*` alone.
 fn is_wildcard(text: &str) -> bool {
     text == "*" || text.starts_with("*.")
+}
+
+/// Whether a text is an address. Most names are told apart by their last character.
+pub(crate) fn is_address(text: &str) -> bool {
+    let ends_so = text.ends_with(|last: char| last.is_ascii_digit()) || text.contains(':');
+    ends_so && text.parse::<IpAddr>().is_ok()
 }
 
 fn is_of_hosts(byte: u8) -> bool {

@@ -111,6 +111,9 @@ pub enum DnsNameError {
 /// [`DnsNameError`] says what is wrong, and at which byte.
 pub fn dns_name(name: impl AsRef<[u8]>) -> Result<Vec<u8>, DnsNameError> {
     let name = name.as_ref();
+    if let Some(key) = plain_key(name) {
+        return Ok(key);
+    }
     let mut labels: Vec<Vec<u8>> = Vec::new();
     if name != b"." && !name.is_empty() {
         let mut label = Vec::new();
@@ -137,6 +140,25 @@ pub fn dns_name(name: impl AsRef<[u8]>) -> Result<Vec<u8>, DnsNameError> {
         }
     }
     key_of(&labels)
+}
+
+/// The key of a name without escapes, and without bytes that a key escapes; `None` for others, and
+/// for names with a fault.
+fn plain_key(name: &[u8]) -> Option<Vec<u8>> {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let is_long = name.len() + 2 > MAX_WIRE;
+    if is_long || name.iter().any(|byte| matches!(byte, 0 | 1 | b'\\')) {
+        return None;
+    }
+    let mut key = Vec::with_capacity(name.len() + 1);
+    for label in name.rsplit(|byte| *byte == b'.') {
+        if label.is_empty() || label.len() > MAX_LABEL {
+            return None;
+        }
+        key.extend(label.iter().map(u8::to_ascii_lowercase));
+        key.push(0);
+    }
+    Some(key)
 }
 
 fn end_label(

@@ -45,7 +45,12 @@ struct Stored(QpStore<[u8]>);
 
 impl Engine for Stored {
     fn load(&self, list: &Path) -> Result<(), String> {
-        loader(list).reload(&self.0).map_err(text)?;
+        // As `sapwood lists serve` does: nobody reads before the first list is there.
+        let loaded = match self.0.is_empty() {
+            true => loader(list).fill(&self.0),
+            false => loader(list).reload(&self.0),
+        };
+        loaded.map_err(text)?;
         self.0.reclaim(usize::MAX);
         Ok(())
     }

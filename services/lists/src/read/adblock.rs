@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::{LeftOut, Out, name_or_wildcard, plain, plain_name, utf8};
+use crate::names::is_address;
 use crate::records;
 use crate::rule::{Action, Class, Scope, Types};
 
@@ -28,18 +29,17 @@ pub fn line(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
     if text.is_empty() || text.starts_with('!') || is_header(text) {
         return Ok(());
     }
-    let is_cosmetic = |text: &str| COSMETIC.iter().any(|mark| text.contains(mark));
+    let has_marks = text.bytes().any(|byte| matches!(byte, b'#' | b'$'));
+    let is_cosmetic = has_marks && COSMETIC.iter().any(|mark| text.contains(mark));
     if text.starts_with('#') && !COSMETIC.iter().any(|mark| text.starts_with(mark)) {
         return Ok(());
     }
-    if is_cosmetic(text) && !text.starts_with("||") || text.starts_with('/') {
+    if is_cosmetic && !text.starts_with("||") || text.starts_with('/') {
         out.leave(LeftOut::Urls);
         return Ok(());
     }
     let mut words = text.split_ascii_whitespace();
-    let is_address = words
-        .next()
-        .is_some_and(|word| word.parse::<IpAddr>().is_ok());
+    let is_address = words.next().is_some_and(is_address);
     if is_address && words.next().is_some() {
         return plain::hosts(line, out);
     }
@@ -104,8 +104,7 @@ fn name(pattern: &str) -> Result<Option<(Vec<u8>, Scope)>, String> {
     if !ends && !inner.is_empty() {
         return Ok(None);
     }
-    let is_url = |c: char| "/:?=&~@^[]()|,;%+!'\"<>{}".contains(c);
-    if inner.contains(is_url) || inner.parse::<IpAddr>().is_ok() || inner.starts_with('.') {
+    if inner.bytes().any(is_of_urls) || is_address(inner) || inner.starts_with('.') {
         return Ok(None);
     }
     let wildcard = inner.strip_prefix("*.");
@@ -126,6 +125,20 @@ fn name(pattern: &str) -> Result<Option<(Vec<u8>, Scope)>, String> {
         (false, false) => Scope::Exact,
     };
     Ok(Some((key, scope)))
+}
+
+/// Whether a byte is one of addresses and patterns, and of no name.
+fn is_of_urls(byte: u8) -> bool {
+    const ALL: [bool; 256] = {
+        let (mut all, mut at) = ([false; 256], 0);
+        let bytes = b"/:?=&~@^[]()|,;%+!'\"<>{}";
+        while at < bytes.len() {
+            all[bytes[at] as usize] = true;
+            at += 1;
+        }
+        all
+    };
+    ALL[usize::from(byte)]
 }
 
 /// Reads the options behind `$`.
