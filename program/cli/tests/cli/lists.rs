@@ -563,8 +563,13 @@ fn zones_come_from_nsd_and_its_notify_wakes_them() {
     ask("three.test").code(0);
     server.signal(Signal::KILL);
     server.ends();
+    // A primary that takes connections and says nothing has ten seconds. Nobody waits for it.
+    let _silent = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let begun = std::time::Instant::now();
     let server = Server::spawn(&s, &args);
     server.complains(&format!("{zone}: the copy has the serial 8"));
     server.complains("taken over from a process that has ended; 0 added, 0 removed, 0 changed");
+    assert!(begun.elapsed().as_secs() < 9, "{:?}", begun.elapsed());
     ask("three.test").code(0);
+    server.complains(&format!("{zone}: the primary does not answer"));
 }

@@ -3,6 +3,7 @@
 
 mod primary;
 mod servers;
+mod trouble;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,9 +17,7 @@ use domain::base::{Message, MessageBuilder, Name};
 use domain::rdata::tsig::Time48;
 use domain::tsig::{ClientTransaction, Key};
 use sapwood::qp::QpStore;
-use sapwood_lists::transfer::{
-    Limits, Notify, Secondary, TransferError, Zone, ZoneState, follow, refresh_all,
-};
+use sapwood_lists::transfer::{Limits, Notify, Secondary, TransferError, Zone, ZoneState, follow};
 use sapwood_lists::{Loader, Meta, Options, Summary, verdict};
 
 use primary::*;
@@ -267,61 +266,6 @@ fn a_primary_with_another_key_or_none_at_all_or_that_is_gone_is_told() {
     let loader = Loader::new(vec![secondary.source()], Options::default());
     assert!(loader.build().is_err());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-}
-
-#[test]
-fn a_primary_that_hangs_holds_up_no_other_zone() {
-    let folder = tempfile::tempdir().unwrap();
-    // Connections come, and nothing is said.
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let hanging = |n: usize, answer: Duration| {
-        let zone = Zone::new(&format!("n{n}.test"), silent.local_addr().unwrap(), None).unwrap();
-        let limits = Limits { answer, ..limits() };
-        Secondary::new(zone, folder.path(), limits).unwrap()
-    };
-    let begun = Instant::now();
-    let asked = Arc::new(std::sync::Mutex::new(None));
-    let when = Arc::clone(&asked);
-    let mut answers = version(7, &["a.test"], 2);
-    let primary = Primary::new(
-        None,
-        Box::new(move |rtype, since| {
-            when.lock().unwrap().get_or_insert_with(Instant::now);
-            answers(rtype, since)
-        }),
-    );
-    let second = Duration::from_secs(1);
-    let mut zones: Vec<Secondary> = (0..6).map(|n| hanging(n, second)).collect();
-    zones.push(primary.secondary(None, folder.path()));
-    let done = refresh_all(&mut zones);
-    let all = begun.elapsed();
-    assert!(
-        all > second && all < 4 * second,
-        "{all:?} for six of a second each"
-    );
-    let asked = asked.lock().unwrap().unwrap() - begun;
-    assert!(asked < second, "the last one waits for no other: {asked:?}");
-    assert!(matches!(done.last(), Some(Ok(true))));
-    let hung = done
-        .iter()
-        .filter(|done| matches!(done, Err(TransferError::Network(_))));
-    assert_eq!((done.len(), hung.count()), (7, 6));
-    assert_eq!(zones[6].state().serial, Some(7));
-
-    // The same when they are followed.
-    let minutes = Duration::from_secs(300);
-    let first = follow(hanging(7, minutes), false, |_, _| {}).unwrap();
-    let (tell, news) = mpsc::channel();
-    let zone = zones.pop().unwrap();
-    let followed = follow(zone, false, move |is_new, state| {
-        let _ = tell.send((is_new, state.clone()));
-    });
-    let followed = followed.unwrap();
-    primary.set(version(8, &["b.test"], 2));
-    followed.wake();
-    let (is_new, state) = told(&news);
-    assert_eq!((is_new, state.serial), (true, Some(8)));
-    assert_eq!(first.state(), ZoneState::default(), "it waits still");
 }
 
 #[test]
