@@ -216,8 +216,8 @@ pub struct Secondary {
 }
 
 /// Asks the primaries of several zones, all at the same time. Returns what
-/// [`Secondary::refresh`] says of each zone. It takes as long as the slowest one, and a primary that
-/// hangs holds no other zone up.
+/// [`Secondary::refresh`] says of each zone. It takes as long as the slowest one, and a primary
+/// that hangs holds no other zone up.
 ///
 /// It takes a thread for each zone but one.
 ///
