@@ -26,6 +26,8 @@ pub struct ClosestEntry {
     pub itself: Fate,
     /// What happens to questions for names below it, of which this is the closest entry.
     pub below: Fate,
+    /// What would happen to questions for these names without the entry.
+    pub above: Fate,
 }
 
 /// The rules of a map as entries of which the closest one decides: the one at the name of the
@@ -83,7 +85,12 @@ pub fn closest_entries(
             *last = below;
         }
         if (itself, below) != (inherited, inherited) {
-            entries.push(ClosestEntry { key, itself, below });
+            entries.push(ClosestEntry {
+                key,
+                itself,
+                below,
+                above: inherited,
+            });
         }
     }
     Ok(entries)

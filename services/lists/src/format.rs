@@ -70,6 +70,11 @@ impl Format {
     /// # Errors
     /// What the text looks like, if it is no list.
     pub fn of_text(text: &[u8], is_all: bool) -> Result<Self, ListFormat> {
+        Self::recognise(text, is_all, false)
+    }
+
+    /// As [`of_text`](Self::of_text). With `marks`, a name may have `!` in front of it.
+    pub(crate) fn recognise(text: &[u8], is_all: bool, marks: bool) -> Result<Self, ListFormat> {
         let mut lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
         if !is_all && lines.len() > 1 {
             lines.pop();
@@ -86,6 +91,11 @@ impl Format {
             }
             seen += 1;
             let mut sign = |format: Format| signs[format as usize] += 1;
+            let marked = content.strip_prefix(b"!").filter(|_| marks);
+            if marked.is_some_and(|name| listed_name(name).is_ok()) {
+                sign(Format::Plain);
+                continue;
+            }
             match ListFormat::of_line(content) {
                 Some(ListFormat::Hosts) => sign(Format::Hosts),
                 Some(ListFormat::AdBlock) => sign(Format::AdBlock),

@@ -381,12 +381,13 @@ impl<'e> Loader<'e> {
         for (number, (source, opened)) in self.sources.iter().zip(&mut *opened).enumerate() {
             let name = source.name();
             let text = opened.begin().map_err(ListError::read(name))?;
-            let (format, _) = read::recognised(text, source.format, name)?;
+            let (format, _) = read::recognised(text, source, name)?;
             manners.push(Manner {
                 list: number as u16,
                 format,
                 exceptions: source.exceptions,
                 below: source.below,
+                marks: source.marks,
                 block: self.options.block.clone(),
             });
         }
@@ -398,7 +399,8 @@ impl<'e> Loader<'e> {
             let (bytes, read_bytes) = (opened.bytes(), opened.read());
             tell(Event::Begin { list, bytes, pass });
             let text = opened.begin().map_err(ListError::read(list))?;
-            let (_, text) = read::recognised(text, Some(manner.format), list)?;
+            let source = source.clone().format(manner.format);
+            let (_, text) = read::recognised(text, &source, list)?;
             let strict = self.options.strict;
             let refuse = |tell: &mut Box<dyn FnMut(Event<'_>) + 'e>, line, what: &str| {
                 if strict {

@@ -1,10 +1,12 @@
 //! What a map says of its lists: an entry whose key no domain name has.
 
+use std::collections::HashMap;
+
 use sapwood::qp::OrderedRead;
 
 use crate::error::ListError;
 use crate::format::Format;
-use crate::rule::{Action, Terms};
+use crate::rule::{Action, Scope, Terms};
 use crate::source::Source;
 use crate::value::NotRules;
 
@@ -57,12 +59,51 @@ impl ListInfo {
     /// # Errors
     /// [`ListError`]: the file cannot be read, or is no such list any more.
     pub fn line_of(&self, key: &[u8], terms: &Terms) -> Result<Option<u64>, ListError> {
+        let found = self.lines_of(&[(key, terms)])?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// The lines of several rules of this list, each as [`line_of`](Self::line_of) finds it. The
+    /// file is read once.
+    ///
+    /// O(bytes of the file + rules).
+    ///
+    /// ```
+    /// use sapwood_lists::{Loader, Options, Source};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sapwood-docs-{}.ads", std::process::id()));
+    /// std::fs::write(&path, "a.example\nb.example\n")?;
+    /// let (map, _) = Loader::new(vec![Source::file(&path)], Options::default()).build()?;
+    /// let ask = |name: &str| map.verdict(name.as_ref(), 1).map(|it| it.expect("it is listed"));
+    /// let (a, b) = (ask("a.example")?, ask("b.example")?);
+    /// let lines = map.meta().lists()[0].lines_of(&[(&b.key, &b.terms), (&a.key, &a.terms)])?;
+    /// assert_eq!(lines, [Some(2), Some(1)]);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ListError`]: the file cannot be read, or is no such list any more.
+    pub fn lines_of(&self, rules: &[(&[u8], &Terms)]) -> Result<Vec<Option<u64>>, ListError> {
         let list = Source::file(&self.name).format(self.format);
         let list = list.exceptions(self.exceptions).below(self.below);
-        let mut found = None;
-        list.each_rule(terms.list, &Action::Nxdomain, |rule| {
-            let is_it = found.is_none() && rule.key == key && rule.terms.is_same_place(terms);
-            found = found.or(is_it.then_some(rule.line));
+        let mut found = vec![None; rules.len()];
+        let mut wanted: HashMap<&[u8], Vec<usize>> = HashMap::new();
+        for (at, (key, _)) in rules.iter().enumerate() {
+            wanted.entry(key).or_default().push(at);
+        }
+        let number = rules.first().map_or(0, |(_, terms)| terms.list);
+        // Of the zones of a name, the last one counts there.
+        let is_last =
+            |terms: &Terms| self.format == Format::Unbound && terms.scope == Scope::WithBelow;
+        list.each_rule(number, &Action::Nxdomain, |rule| {
+            for at in wanted.get(&rule.key[..]).into_iter().flatten() {
+                let (_, terms) = rules[*at];
+                let is_free = found[*at].is_none() || is_last(terms);
+                if is_free && rule.terms.is_same_place(terms) {
+                    found[*at] = Some(rule.line);
+                }
+            }
         })?;
         Ok(found)
     }

@@ -33,6 +33,7 @@ pub struct Source {
     pub(crate) format: Option<Format>,
     pub(crate) exceptions: bool,
     pub(crate) below: bool,
+    pub(crate) marks: bool,
     most: u64,
 }
 
@@ -113,6 +114,7 @@ impl Source {
             format: None,
             exceptions: false,
             below: false,
+            marks: false,
             most: MOST,
         }
     }
@@ -139,6 +141,29 @@ impl Source {
     /// O(1).
     pub fn below(mut self, below: bool) -> Self {
         self.below = below;
+        self
+    }
+
+    /// Whether a plain list, or a hosts file, has marks: a name with `!` in front of it passes,
+    /// with the names that the line is for. Lines of both forms may be in one list then, and of
+    /// lines that are alike the last one counts. Other formats have no marks.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood_lists::{Action, Loader, Options, Source};
+    ///
+    /// let text = "ads.example\n!good.ads.example\n0.0.0.0 bad.good.ads.example\n";
+    /// let list = Source::text("mine", text).below(true).marks(true);
+    /// let (map, _) = Loader::new(vec![list], Options::default()).build()?;
+    /// let action = |name: &str| map.verdict(name.as_ref(), 1).map(|it| it.unwrap().terms.action);
+    /// assert_eq!(action("www.ads.example")?, Action::Nxdomain);
+    /// assert_eq!(action("www.good.ads.example")?, Action::Pass);
+    /// assert_eq!(action("bad.good.ads.example")?, Action::Nxdomain);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn marks(mut self, marks: bool) -> Self {
+        self.marks = marks;
         self
     }
 
@@ -204,12 +229,13 @@ impl Source {
     ) -> Result<(Format, Counts), ListError> {
         let mut opened = self.open()?;
         let text = opened.begin().map_err(ListError::read(&self.name))?;
-        let (format, text) = read::recognised(text, self.format, &self.name)?;
+        let (format, text) = read::recognised(text, self, &self.name)?;
         let manner = Manner {
             list,
             format,
             exceptions: self.exceptions,
             below: self.below,
+            marks: self.marks,
             block: block.clone(),
         };
         let counts = read::read(text, &manner, &self.name, |told| {

@@ -1,102 +1,142 @@
-//! Reads lists of names to be blocked.
+//! The rules of a filter of names: those of a list in text, or of a map of lists.
 
-use std::net::IpAddr;
 use std::path::Path;
 
-use sapwood_lists::names::{ListTally, line_content, listed_name};
+use sapwood::key::dns_name_to_text;
+use sapwood::qp::OrderedRead;
+use sapwood_lists::{Fate, Loader, Meta, NotRules, Options, Source, closest_entries};
 use sapwood_xdp::NameRule;
 
-use crate::errors::{Error, shown};
-use crate::records::{Record, each_record, report_others, too_long};
+use crate::cli::live::LiveArgs;
+use crate::errors::Error;
+use crate::lists::{self, Opened, load};
+use crate::saved::is_saved;
 
-/// Reads a list. A line that has no names is reported and left out; under `strict` it is an error.
-pub fn read(path: &Path, strict: bool) -> Result<Vec<(String, NameRule)>, Error> {
-    let mut all = Vec::new();
-    let mut tally = ListTally::default();
-    let bad = each_record(path, false, strict, |_, record| {
-        let line = match record {
-            Record::Whole(line) => line_content(line),
-            Record::TooLong(_) => b"",
-        };
-        let names = match record {
-            Record::TooLong(bytes) => Err(too_long(bytes)),
-            Record::Whole(_) => parse(line),
-        };
-        Ok(match names {
-            Ok(names) => {
-                (0..names.len().min(1)).for_each(|_| tally.take());
-                all.extend(names);
-                Ok(())
-            }
-            Err(what) => {
-                tally.refuse(line);
-                Err(what)
-            }
-        })
-    })?;
-    report_others(bad, &shown(path), "");
-    let path = path.into();
-    tally.check().map_err(|what| Error::List { path, what })?;
-    Ok(all)
-}
+/// Names, or wildcards, and their rules, of which the closest one decides.
+type Rules = Vec<(String, NameRule)>;
 
-/// Parses the names of a line, with their rules.
-fn parse(line: &[u8]) -> Result<Vec<(String, NameRule)>, String> {
-    let words = line
-        .split(u8::is_ascii_whitespace)
-        .filter(|word| !word.is_empty());
-    let is_address =
-        |word: &[u8]| std::str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok());
-    match words.clone().next() {
-        None => Ok(Vec::new()),
-        Some(first) if is_address(first) && words.clone().nth(1).is_some() => {
-            words.skip(1).map(rule).collect()
-        }
-        // A line with several words is refused as a whole.
-        Some(_) => rule(line).map(|rule| vec![rule]),
+/// Reads the rules of a list, or of a map of `lists build`. A line that is not understood is
+/// reported and left out; under `strict` it is an error.
+pub fn read(path: &Path, strict: bool) -> Result<Rules, Error> {
+    if !is_saved(path) {
+        return of_list(load::source(path)?, strict);
     }
+    let Opened::Map(mut map) = lists::open(path, &LiveArgs::default())? else {
+        return Err(lists::no_rules(path, NotRules));
+    };
+    lists::read(&mut *map, path, |map, meta| {
+        rules(map, meta).map_err(|error| lists::no_rules(path, error))
+    })
 }
 
-fn rule(word: &[u8]) -> Result<(String, NameRule), String> {
-    let (name, rule) = match word.strip_prefix(b"!") {
-        Some(name) => (name, NameRule::Allow),
-        None => (word, NameRule::Block),
+fn of_list(list: Source, strict: bool) -> Result<Rules, Error> {
+    let options = Options {
+        strict,
+        // Commands add names.
+        allow_empty: true,
+        ..Options::default()
     };
-    Ok((listed_name(name)?.text.into_owned(), rule))
+    let list = list.below(true).marks(true);
+    let path = list.name().to_owned();
+    let (map, _) = Loader::new(vec![list], options)
+        .tell(load::told())
+        .build()?;
+    let rules = rules(map.entries(), map.meta());
+    rules.map_err(|error| lists::no_rules(path.as_ref(), error))
+}
+
+fn rules(map: &dyn OrderedRead<[u8]>, meta: &Meta) -> Result<Rules, NotRules> {
+    let rule = |fate| match fate {
+        Fate::Block => NameRule::Block,
+        Fate::Pass => NameRule::Allow,
+    };
+    let mut all = Vec::new();
+    for entry in closest_entries(map, meta)? {
+        // A filter takes a name whose first label is a star for a wildcard. The resolver knows it.
+        if entry.key == b"*\0" || entry.key.ends_with(b"\0*\0") {
+            continue;
+        }
+        let name = dns_name_to_text(&entry.key).map_err(|_| NotRules)?;
+        if entry.itself != entry.above {
+            all.push((name.clone(), rule(entry.itself)));
+        }
+        if entry.itself != entry.below {
+            let wildcard = match name.as_str() {
+                "." => "*".to_owned(),
+                name => format!("*.{name}"),
+            };
+            all.push((wildcard, rule(entry.below)));
+        }
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(text: &[u8]) -> Rules {
+        of_list(Source::text("list", text), true).unwrap()
+    }
+
     #[test]
-    fn lines() {
+    fn lines_of_all_forms_are_rules() {
         let block = |name: &str| (name.to_owned(), NameRule::Block);
-        let line = |line: &[u8]| parse(line_content(line));
-        assert_eq!(line(b"  # nothing"), Ok(vec![]));
-        assert_eq!(line(b"ads.example # why"), Ok(vec![block("ads.example")]));
-        assert_eq!(line(b"ads.example\r"), Ok(vec![block("ads.example")]));
-        let good = ("good.example".to_owned(), NameRule::Allow);
-        assert_eq!(parse(b"!good.example"), Ok(vec![good]));
-        assert_eq!(
-            parse(b"0.0.0.0\ta.example b.example"),
-            Ok(vec![block("a.example"), block("b.example")])
-        );
-        assert_eq!(parse(b"::1 a.example"), Ok(vec![block("a.example")]));
-        assert_eq!(
-            parse("b\u{fc}cher.example".as_bytes()),
-            Ok(vec![block("xn--bcher-kva.example")])
-        );
-        assert_eq!(parse(b"*.a.example"), Ok(vec![block("*.a.example")]));
-        assert_eq!(
-            parse(b"0.0.0.0 *.a.example b.example"),
-            Ok(vec![block("*.a.example"), block("b.example")])
-        );
-        let good = ("*.xn--bcher-kva.example".to_owned(), NameRule::Allow);
-        assert_eq!(parse("!*.b\u{fc}cher.example".as_bytes()), Ok(vec![good]));
+        let allow = |name: &str| (name.to_owned(), NameRule::Allow);
+        for (text, rules) in [
+            (&b"  # nothing"[..], vec![]),
+            (b"ads.example # why", vec![block("ads.example")]),
+            (b"ads.example\r\n", vec![block("ads.example")]),
+            // What nothing blocks passes without a rule.
+            (b"!good.example", vec![]),
+            (
+                b"ads.example\n!good.ads.example\n0.0.0.0 two.test one.test",
+                vec![
+                    block("ads.example"),
+                    allow("good.ads.example"),
+                    block("one.test"),
+                    block("two.test"),
+                ],
+            ),
+            (b"::1 a.example !b.example", vec![block("a.example")]),
+            ("b\u{fc}cher.example".as_bytes(), vec![block("xn--bcher-kva.example")]),
+            (b"*.a.example", vec![block("*.a.example")]),
+            (b"*", vec![block("*")]),
+            (b".", vec![block(".")]),
+            (
+                "example\n!*.b\u{fc}cher.example".as_bytes(),
+                vec![block("example"), allow("*.xn--bcher-kva.example")],
+            ),
+            // The closest rule decides, and of one name the last line.
+            (
+                b"a.example\n!b.a.example\nc.b.a.example\n*.b.a.example\n",
+                vec![
+                    block("a.example"),
+                    allow("b.a.example"),
+                    block("*.b.a.example"),
+                ],
+            ),
+            (b"a.example\n!a.example\n", vec![]),
+            (b"!a.example\na.example\n", vec![block("a.example")]),
+            // Other formats, with the order of rules that they have.
+            (
+                b"||a.example^\n||c.b.a.example^\n@@||b.a.example^\n! a comment\n!x\n||a.b^$client=x\n",
+                vec![block("a.example"), allow("b.a.example")],
+            ),
+            (b"address=/a.example/\n", vec![block("a.example")]),
+            (b"local-zone: a.example deny\n", vec![block("a.example")]),
+            (
+                b"@ SOA a. b. 1 2 3 4 5\nx.a.example CNAME .\n*.a.example CNAME rpz-drop.\n",
+                vec![block("*.a.example")],
+            ),
+            // Addresses are the answers of a resolver, and names of the machine are its own.
+            (b"192.0.2.1 a.example\n127.0.0.1 localhost\n", vec![]),
+            (b"\\*.a.example\n", vec![]),
+        ] {
+            assert_eq!(of(text), rules, "{}", text.escape_ascii());
+        }
         for (line, why) in [
             (&b"10.0.0.1"[..], "it is an address"),
-            (b"||a.example^", "no host name has the | at byte 0"),
             (b"a*.example", "a * is a wildcard only as the first label"),
             (b"a.*.example", "a * is a wildcard only as the first label"),
             (
@@ -107,21 +147,17 @@ mod tests {
                 "\u{2603}\u{fe0f}\u{200d}.example".as_bytes(),
                 "IDNA allows no such label",
             ),
-            (b"!||a.example^", "no host name has the |"),
+            (
+                b"a.example\nb\n!a|b.example",
+                "line 3: \"a|b.example\" is not a domain name",
+            ),
+            (b"a.example b.example", "more than one name"),
+            (b"a..example", "empty label at byte 2"),
+            (b"\xff", "is not UTF-8"),
+            (b"<html>\n<p>", "it looks like a page of the web"),
         ] {
-            let error = parse(line).unwrap_err();
-            assert!(error.contains(why), "{error}");
+            let error = of_list(Source::text("list", line), true).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
         }
-        assert!(
-            parse(b"a.example b.example")
-                .unwrap_err()
-                .contains("more than one name")
-        );
-        assert!(
-            parse(b"a..example")
-                .unwrap_err()
-                .contains("empty label at byte 2")
-        );
-        assert!(parse(b"\xff").unwrap_err().contains("is not UTF-8"));
     }
 }

@@ -1,20 +1,16 @@
 //! `sapwood bpf names`: drops DNS queries by the names that they ask for.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 
 use sapwood::key::dns_name;
-use sapwood_bpf::{BpfArena, UserMap};
+use sapwood_bpf::BpfArena;
 use sapwood_lists::names::{asked_name, listed_name};
-use sapwood_lists::{Fate, NotRules, closest_entries};
 use sapwood_xdp::{
-    EntryRules, NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, closest_rule,
-    interface_index,
+    NameRule, NameRules, NamesCounts, PinnedNames, XdpMode, XdpNames, closest_rule, interface_index,
 };
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,11 +18,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::list::read;
 use super::metrics::NamesMetrics;
 use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
-use crate::cli::live::LiveArgs;
 use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::keys::KeyForm;
-use crate::lists::{self, Opened};
 use crate::output::Output;
 use crate::queries::{self, Batch};
 use crate::records::{Record, too_long};
@@ -49,18 +43,10 @@ fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
         .map(|name| Ok((name, interface_index(name)?)))
         .collect::<Result<Vec<_>, Error>>()?;
     let load = span!(INFO, "load", list = %args.list.display());
-    let mut filter = if is_saved(&args.list) {
-        let entries = entries(&args.list)?;
-        drop(load);
-        let arena = BpfArena::create(bytes)?;
-        let map = UserMap::builder(&arena, WINDOW).build_sorted(entries)?;
-        XdpNames::with(NameRules::from_map(map))?
-    } else {
-        let list = read(&args.list, args.strict)?;
-        drop(load);
-        let arena = BpfArena::create(bytes)?;
-        XdpNames::load(&arena, WINDOW, list)?
-    };
+    let rules = read(&args.list, args.strict)?;
+    drop(load);
+    let arena = BpfArena::create(bytes)?;
+    let mut filter = XdpNames::load(&arena, WINDOW, rules)?;
     let mode = args.generic.then_some(XdpMode::Generic);
     let count = filter.rules().map().len();
     for (name, index) in interfaces {
@@ -74,39 +60,6 @@ fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
         complain(&format!("{name}: {count} names, {} mode", link.mode()));
     }
     Ok(filter)
-}
-
-/// Whether a file is a saved map, and so no list in text.
-fn is_saved(path: &Path) -> bool {
-    let mut start = [0; 8];
-    // Bytes that this read from a pipe would be lost.
-    path.is_file()
-        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
-        && start == *b"SAPWOOD\0"
-}
-
-/// The entries of a map of `lists build`, of which the closest one decides.
-fn entries(path: &Path) -> Result<Vec<(Vec<u8>, u64)>, Error> {
-    let live = LiveArgs::default();
-    let Opened::Map(mut map) = lists::open(path, &live)? else {
-        return Err(lists::no_rules(path, NotRules));
-    };
-    let rule = |fate| match fate {
-        Fate::Block => NameRule::Block,
-        Fate::Pass => NameRule::Allow,
-    };
-    let entries = lists::read(&mut *map, path, |map, meta| {
-        closest_entries(map, meta).map_err(|error| lists::no_rules(path, error))
-    })?;
-    let entries = entries.into_iter().map(|entry| {
-        let below = (entry.below != entry.itself).then(|| rule(entry.below));
-        let rules = EntryRules {
-            own: Some(rule(entry.itself)),
-            wildcard: below,
-        };
-        (entry.key, rules.value().unwrap_or_default())
-    });
-    Ok(entries.collect())
 }
 
 /// `load`: attaches a filter and pins it.

@@ -16,10 +16,12 @@ macro_rules! list_form {
 before a name makes it an exception. A rule applies to all names below its name. A first label * \
 is a wildcard: a rule for *.x applies to all names below x, and not to x. Labels in other scripts \
 become A-labels (xn--...). Empty lines are skipped. A comment begins with # or ; at the beginning of a line or \
-after white space. A line that has no names is reported and left out; with --strict it is an \
+after white space. A line that is not understood is reported and left out; with --strict it is an \
 error. A file whose lines are mostly of that kind is an error, too. When a name comes twice, the \
-last line wins. The list may be a map that \"lists build\" made: then its rules block by NXDOMAIN, \
-NODATA, REFUSED or no answer. Other rules, and rules with conditions, are left to the resolver."
+last line wins. The list may have any other format of \"lists build\", or be a map that it made: \
+then the order of rules is that of \"lists\". Rules block by NXDOMAIN, NODATA, REFUSED or no \
+answer. Other rules, and rules with conditions, are left to the resolver. Rules that change \
+nothing are left out."
     };
 }
 /// What a change does to a list whose owner has ended.

@@ -21,7 +21,8 @@ The format of each list is recognised: plain names, with *.name for the names be
 .name for both; hosts files; lists for dnsmasq, Unbound, AdGuard and other ad blockers; response \
 policy zones (RPZ). Names are made lower-case, and labels in other scripts become A-labels. A line \
 that is not understood is reported with its number, and left out; if most lines are, the list is \
-an error. So are a web page, a compressed file and a list without any rule. What is not about \
+an error. So are a web page and a list without any rule. A list may be in gzip or bzip2; it may have \
+1 GiB then. What is not about \
 names of questions, such as rules about parts of pages, is counted.
 
 Of all rules that apply to a question, exceptions win over others, longer names over shorter ones, \

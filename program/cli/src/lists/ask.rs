@@ -1,10 +1,12 @@
 //! `lists ask`: what happens to questions, and by which rule of which list.
 
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use sapwood_lists::names::asked_name;
-use sapwood_lists::{Meta, Verdict, verdict};
+use sapwood_lists::{ListInfo, Meta, Terms, Verdict, verdict};
 use serde_json::json;
 
 use super::{Opened, no_rules, open, read};
@@ -25,6 +27,7 @@ pub fn run(args: &AskListsArgs) -> Outcome {
         strict: args.strict,
     };
     let mut all = true;
+    let lines = lines(&mut map, args)?;
     let given = args.names.iter().map(OsStr::new);
     queries::each(given, &batch, &mut out, |out, record, place| {
         let text = match (record, place) {
@@ -41,9 +44,8 @@ pub fn run(args: &AskListsArgs) -> Outcome {
         };
         let (found, meta) = ask(&mut map, &args.map, &key, args.rtype)?;
         all &= found.is_some();
-        // Lists are large, and questions on stdin are many.
         let line = match (&found, place) {
-            (Some(found), None) => line(found, &meta),
+            (Some(found), None) => lines.get(&place_of(found)).copied(),
             _ => None,
         };
         print(
@@ -75,10 +77,45 @@ fn ask(
     }
 }
 
-/// The line of a rule in its list as it is now, if it can be read.
-fn line(found: &Verdict, meta: &Meta) -> Option<u64> {
-    let list = meta.lists().get(usize::from(found.terms.list))?;
-    list.line_of(&found.key, &found.terms).ok().flatten()
+/// A rule of a list: the key of its name, and its terms.
+type Place = (Vec<u8>, Terms);
+
+fn place_of(found: &Verdict) -> Place {
+    (found.key.clone(), found.terms.clone())
+}
+
+/// The lines of the rules that answer the arguments, in their lists as they are now, if these can
+/// be read. Lists are large, so each of them is read once, and not for questions on stdin, which
+/// are many.
+fn lines(map: &mut Opened, args: &AskListsArgs) -> Result<HashMap<Place, u64>, Error> {
+    let mut wanted: BTreeMap<u16, (ListInfo, Vec<Place>)> = BTreeMap::new();
+    for name in args.names.iter().filter(|name| *name != "-") {
+        // What is wrong with a name is told at its turn.
+        let Ok(name) = asked_name(name.as_bytes().trim_ascii()) else {
+            continue;
+        };
+        let (Some(found), meta) = ask(map, &args.map, &name.key, args.rtype)? else {
+            continue;
+        };
+        let number = found.terms.list;
+        if let Some(list) = meta.lists().get(usize::from(number)) {
+            let list = wanted
+                .entry(number)
+                .or_insert_with(|| (list.clone(), Vec::new()));
+            list.1.push(place_of(&found));
+        }
+    }
+    let mut all = HashMap::new();
+    for (list, places) in wanted.into_values() {
+        let rules: Vec<_> = places
+            .iter()
+            .map(|(key, terms)| (&key[..], terms))
+            .collect();
+        let found = list.lines_of(&rules).unwrap_or_default();
+        let found = places.into_iter().zip(found);
+        all.extend(found.filter_map(|(place, line)| Some((place, line?))));
+    }
+    Ok(all)
 }
 
 fn print(

@@ -37,11 +37,17 @@ pub fn loader(
         allow_empty: args.allow_empty,
         allow_shrunk,
     };
-    let mut teller = Teller::default();
-    Ok(Loader::new(sources, options).tell(move |event| teller.tell(event)))
+    Ok(Loader::new(sources, options).tell(told()))
 }
 
-fn source(path: &Path) -> Result<Source, Error> {
+/// What tells of a loading: progress, and lines that are left out.
+pub fn told() -> impl FnMut(Event<'_>) {
+    let mut teller = Teller::default();
+    move |event| teller.tell(event)
+}
+
+/// A list of a file, or of stdin for `-`.
+pub fn source(path: &Path) -> Result<Source, Error> {
     if path == Path::new("-") {
         let mut text = Vec::new();
         std::io::stdin()

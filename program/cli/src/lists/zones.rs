@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sapwood_lists::Source;
 use sapwood_lists::transfer::{
-    Followed, Limits, Notify, Secondary, TransferError, Zone, ZoneState, follow,
+    Followed, Limits, Notify, Secondary, TransferError, Zone, ZoneState, follow, refresh_all,
 };
 use tempfile::TempDir;
 
@@ -61,24 +61,22 @@ impl Zones {
 
     /// Asks all primaries.
     pub fn refresh_all(&mut self) -> Result<(), Error> {
-        for zone in &mut self.all {
-            transfer(zone).map_err(|error| Error::Usage(fault(zone.zone(), &error)))?;
-        }
-        Ok(())
+        transfer(&mut self.all)
     }
 
-    /// Asks all primaries; what fails is told if there is a copy, and else an error.
-    pub fn refresh_or_complain(&mut self) -> Result<(), Error> {
-        for zone in &mut self.all {
-            if let Err(error) = transfer(zone) {
-                let what = fault(zone.zone(), &error);
-                match zone.state().serial {
-                    None => return Err(Error::Usage(what)),
-                    Some(serial) => complain(&format!("{what}; the copy has the serial {serial}")),
-                }
+    /// Asks the primaries of the zones that have no copy. The others begin with their copies, and
+    /// [`follow`](Self::follow) asks their primaries at once: a slow one holds up nothing.
+    pub fn refresh_missing(&mut self) -> Result<(), Error> {
+        for zone in &self.all {
+            if let Some(serial) = zone.state().serial {
+                complain(&format!(
+                    "{}: the copy has the serial {serial}",
+                    zone.zone()
+                ));
             }
         }
-        Ok(())
+        let missing = self.all.iter_mut();
+        transfer(missing.filter(|zone| zone.state().serial.is_none()))
     }
 
     /// Follows the primaries from now on. `is_new` is set when lists are to be read again.
@@ -128,9 +126,18 @@ fn secondary(zone: &Zone, folder: &Path) -> Result<Secondary, Error> {
     made.map_err(|error| Error::Usage(fault(zone, &error)))
 }
 
-fn transfer(zone: &mut Secondary) -> Result<bool, TransferError> {
-    let _transfer = span!(INFO, "transfer", zone = %zone.zone());
-    zone.refresh()
+/// Asks primaries, all at the same time.
+fn transfer<'z>(zones: impl IntoIterator<Item = &'z mut Secondary>) -> Result<(), Error> {
+    let zones: Vec<_> = zones.into_iter().collect();
+    if zones.is_empty() {
+        return Ok(());
+    }
+    let _transfer = span!(INFO, "transfer", zones = zones.len());
+    let names: Vec<Zone> = zones.iter().map(|zone| zone.zone().clone()).collect();
+    for (done, zone) in refresh_all(zones).into_iter().zip(names) {
+        done.map_err(|error| Error::Usage(fault(&zone, &error)))?;
+    }
+    Ok(())
 }
 
 /// What is told of a zone whose state has changed.

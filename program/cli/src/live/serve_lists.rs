@@ -53,7 +53,7 @@ pub fn run(args: &ServeListsArgs) -> Outcome {
     let metrics = RulesMetrics::new(begun.metrics())?;
     let signals = Signals::begin()?;
     let mut zones = Zones::begin(&args.rules)?;
-    zones.refresh_or_complain()?;
+    zones.refresh_missing()?;
     let loader = load::loader(&args.rules, args.allow_shrunk, &zones)?;
     let folder = &args.keep.live;
     let (store, made) = serve::keep(folder, &args.keep)?;

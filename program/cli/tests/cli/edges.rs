@@ -54,6 +54,7 @@ fn a_full_file_system_is_an_error_that_leaves_all_as_it_was() {
     for (command, output) in [
         ("names build words -o small/new", "small/new"),
         ("names build --dns names -o small/map", "small/map"),
+        ("lists build names -o small/map", "small/map"),
         ("routes build prefixes -o small/map", "small/map"),
         ("ranges build spans -o small/map", "small/map"),
         ("ranges alloc small/map 5 new", "small/map"),

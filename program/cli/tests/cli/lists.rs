@@ -118,6 +118,47 @@ fn lists_of_all_kinds_become_one_map_that_says_why() {
 }
 
 #[test]
+fn a_list_is_read_once_for_the_lines_of_all_arguments() {
+    let s = lists();
+    s.run(&["lists", "build", "-q", "ads", "hosts", "-o", "map"])
+        .code(0);
+    // Whoever opens the list from now on is counted, and gets its text.
+    let path = s.path("hosts");
+    std::fs::remove_file(&path).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let readings = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&readings);
+    std::thread::spawn(move || {
+        while let Ok(mut list) = std::fs::File::options().write(true).open(&path) {
+            count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            let _ = std::io::Write::write_all(&mut list, HOSTS.as_bytes());
+            drop(list);
+            // Until the reader has seen the end.
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+    });
+    let names = [
+        "c.example",
+        "a.example",
+        "x.ads.example",
+        "b.example",
+        "a.example",
+    ];
+    let mut args = vec!["lists", "ask", "map", "none.example", "a..b"];
+    args.extend(names);
+    s.run(&args).code(2).complains("empty label").out(
+        "none.example\tnone\n\
+         c.example\taddresses 192.0.2.7\tc.example\thosts:3\tthe only rule\n\
+         a.example\tnxdomain\ta.example\thosts:2\tthe only rule\n\
+         x.ads.example\tnxdomain\tads.example\tads:2\tthe only rule\n\
+         b.example\tnxdomain\tb.example\thosts:2\tthe only rule\n\
+         a.example\tnxdomain\ta.example\thosts:2\tthe only rule\n",
+    );
+    assert_eq!(readings.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[test]
 fn fingerprints_answer_as_the_map_does() {
     let s = lists();
     s.run(&["lists", "build", "-q", "ads", "hosts", "zone", "-o", "map"])
@@ -239,7 +280,8 @@ fn lists_are_checked_and_what_is_no_list_is_refused() {
         .code(2)
         .complains("bad: line 2: ");
     s.file("page", "<!DOCTYPE html>\n<html>\n<p>404\n");
-    s.file("packed", b"\x1f\x8b\x08\0\0\0\0\0");
+    s.file("packed", b"\xfd7zXZ\0\0\0");
+    s.file("cut", b"\x1f\x8b\x08\0\0\0\0\0");
     s.file("empty", "# nothing\n");
     for (list, why) in [
         (
@@ -250,6 +292,7 @@ fn lists_are_checked_and_what_is_no_list_is_refused() {
             "packed",
             "packed: this is no list: it looks like a binary or compressed file",
         ),
+        ("cut", "cannot read cut: "),
         (
             "empty",
             "empty: it has no rule; an empty list has to be allowed",
@@ -520,8 +563,13 @@ fn zones_come_from_nsd_and_its_notify_wakes_them() {
     ask("three.test").code(0);
     server.signal(Signal::KILL);
     server.ends();
+    // A primary that takes connections and says nothing has ten seconds. Nobody waits for it.
+    let _silent = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let begun = std::time::Instant::now();
     let server = Server::spawn(&s, &args);
-    server.complains("; the copy has the serial 8");
+    server.complains(&format!("{zone}: the copy has the serial 8"));
     server.complains("taken over from a process that has ended; 0 added, 0 removed, 0 changed");
+    assert!(begun.elapsed().as_secs() < 9, "{:?}", begun.elapsed());
     ask("three.test").code(0);
+    server.complains(&format!("{zone}: the primary does not answer"));
 }

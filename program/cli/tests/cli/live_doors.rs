@@ -114,7 +114,7 @@ fn opened_to_all(s: &Scratch) {
 }
 
 /// A directory that is mounted, until this is dropped.
-struct Mounted(PathBuf);
+pub struct Mounted(pub PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {

@@ -20,6 +20,7 @@ mod common;
 mod damage;
 mod edges;
 mod lists;
+mod lists_trouble;
 mod live;
 mod live_doors;
 mod live_kinds;

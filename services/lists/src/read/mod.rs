@@ -14,6 +14,7 @@ use crate::format::Format;
 use crate::looks::ListTally;
 use crate::names::{listed_name, shown};
 use crate::rule::{Action, Class, Rule, Scope, Terms};
+use crate::source::Source;
 pub use lines::MAX_LINE;
 use lines::{Line, Lines};
 
@@ -90,6 +91,8 @@ pub(crate) struct Manner {
     pub exceptions: bool,
     /// Whether its plain names, and those of a hosts file, stand for the names below them, too.
     pub below: bool,
+    /// Whether `!` in front of such a name makes it pass.
+    pub marks: bool,
     /// What rules do that only block.
     pub block: Action,
 }
@@ -129,6 +132,28 @@ impl Out<'_> {
     fn block(&mut self, key: Vec<u8>, scope: Scope) {
         let terms = self.terms(scope, self.manner.block.clone());
         self.rule(key, terms);
+    }
+
+    /// A rule that only blocks, or one that passes if the name has a mark.
+    fn block_or_pass(&mut self, key: Vec<u8>, scope: Scope, passes: bool) {
+        match passes {
+            true => {
+                let terms = self.terms(scope, Action::Pass);
+                self.rule(key, terms);
+            }
+            false => self.block(key, scope),
+        }
+        if self.manner.marks {
+            self.replaces();
+        }
+    }
+
+    /// A name without the mark in front of it, and whether it had one.
+    fn unmarked<'t>(&self, name: &'t [u8]) -> (&'t [u8], bool) {
+        match name.strip_prefix(b"!") {
+            Some(name) if self.manner.marks => (name, true),
+            _ => (name, false),
+        }
     }
 
     fn rule(&mut self, key: Vec<u8>, terms: Terms) {
@@ -221,6 +246,7 @@ impl Parser {
     /// Reads a line. What is not understood is an error; rules that came before it count.
     fn line(&mut self, line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
         match self {
+            Parser::Plain if out.manner.marks => plain::mixed(line, out),
             Parser::Plain => plain::plain(line, out),
             Parser::Hosts => plain::hosts(line, out),
             Parser::Dnsmasq => options::dnsmasq(line, out),
@@ -249,14 +275,17 @@ const HEAD: u64 = 1 << 16;
 /// text again.
 pub(crate) fn recognised<R: BufRead>(
     mut input: R,
-    chosen: Option<Format>,
+    source: &Source,
     name: &str,
 ) -> Result<(Format, impl BufRead + use<R>), ListError> {
     let mut head = Vec::new();
     let read = (&mut input).take(HEAD).read_to_end(&mut head);
     read.map_err(ListError::read(name))?;
     let is_all = (head.len() as u64) < HEAD;
-    let format = match (chosen, Format::of_text(&head, is_all)) {
+    let format = match (
+        source.format,
+        Format::recognise(&head, is_all, source.marks),
+    ) {
         (Some(format), _) | (None, Ok(format)) => format,
         (None, Err(looks_like)) => {
             return Err(ListError::NoFormat {

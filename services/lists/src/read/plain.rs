@@ -21,11 +21,12 @@ pub fn plain(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
     if content.is_empty() {
         return Ok(());
     }
+    let (content, passes) = out.unmarked(content);
     if let Some(name) = content
         .strip_prefix(b".")
         .filter(|name| !matches!(*name, b"" | b"."))
     {
-        out.block(plain_name(name)?, Scope::WithBelow);
+        out.block_or_pass(plain_name(name)?, Scope::WithBelow, passes);
         return Ok(());
     }
     let (key, is_wildcard) = name_or_wildcard(content)?;
@@ -33,8 +34,19 @@ pub fn plain(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
         true => Scope::Below,
         false => out.plain_scope(),
     };
-    out.block(key, scope);
+    out.block_or_pass(key, scope, passes);
     Ok(())
+}
+
+/// A line of a plain list, or of a hosts file.
+pub fn mixed(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
+    let mut words = line_content(line)
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    match (words.next().and_then(address), words.next()) {
+        (Some(_), Some(_)) => hosts(line, out),
+        _ => plain(line, out),
+    }
 }
 
 /// `address name…`. A name without an address is taken, too, as in lists for ad blockers.
@@ -60,6 +72,7 @@ pub fn hosts(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
             out.leave(LeftOut::Local);
             continue;
         }
+        let (word, passes) = out.unmarked(word);
         match name_or_wildcard(word) {
             Err(what) => fault = fault.or(Some(what)),
             Ok((key, is_wildcard)) => {
@@ -67,8 +80,8 @@ pub fn hosts(line: &[u8], out: &mut Out<'_>) -> Result<(), String> {
                     true => Scope::Below,
                     false => out.plain_scope(),
                 };
-                match is_null(address) {
-                    true => out.block(key, scope),
+                match is_null(address) || passes {
+                    true => out.block_or_pass(key, scope, passes),
                     false => {
                         let terms = out.terms(scope, Action::Addresses(vec![address]));
                         out.rule(key, terms);

@@ -8,6 +8,7 @@ fn manner(format: Format) -> Manner {
         format,
         exceptions: false,
         below: false,
+        marks: false,
         block: Action::Nxdomain,
     }
 }
@@ -498,12 +499,16 @@ fn texts_that_are_no_lists_are_errors() {
         (b"\x1f\x8b\x08\0\0\0", "a binary or compressed file"),
         (b"\xff\xfea\0\n\0", "a text in UTF-16, not in UTF-8"),
     ] {
-        let error = recognised(text, None, "list").err().unwrap().to_string();
+        let error = recognised(text, &Source::text("list", ""), "list")
+            .err()
+            .unwrap()
+            .to_string();
         assert_eq!(
             error,
             format!("list: this is no list: it looks like {looks}")
         );
-        let (format, mut input) = recognised(text, Some(Format::Plain), "list").unwrap();
+        let plain = Source::text("list", "").format(Format::Plain);
+        let (format, mut input) = recognised(text, &plain, "list").unwrap();
         let mut again = Vec::new();
         input.read_to_end(&mut again).unwrap();
         assert_eq!((format, &again[..]), (Format::Plain, text));

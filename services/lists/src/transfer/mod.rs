@@ -44,9 +44,11 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use domain::base::Name;
@@ -211,6 +213,36 @@ pub struct Secondary {
     trouble: Option<String>,
     transfers: (u64, u64),
     due: Instant,
+}
+
+/// Asks the primaries of several zones, all at the same time. Returns what
+/// [`Secondary::refresh`] says of each zone. It takes as long as the slowest one, and a primary
+/// that hangs holds no other zone up.
+///
+/// It takes a thread for each zone but one.
+///
+/// ```
+/// use sapwood_lists::transfer::refresh_all;
+///
+/// assert!(refresh_all(&mut Vec::new()).is_empty());
+/// ```
+///
+/// # Panics
+/// When the system makes no thread.
+pub fn refresh_all<'z>(
+    zones: impl IntoIterator<Item = &'z mut Secondary>,
+) -> Vec<Result<bool, TransferError>> {
+    let mut zones = zones.into_iter();
+    let Some(first) = zones.next() else {
+        return Vec::new();
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = zones.map(|zone| scope.spawn(|| zone.refresh())).collect();
+        let mut all = vec![first.refresh()];
+        let done = others.into_iter().map(|other| other.join());
+        all.extend(done.map(|done| done.unwrap_or_else(|fault| resume_unwind(fault))));
+        all
+    })
 }
 
 /// The SOA of a copy, if there is one.

@@ -30,6 +30,15 @@ fn the_closest_entry_blocks_what_the_rules_block() {
         let (map, _) = Loader::new(sources, options).build().unwrap();
         let entries = closest_entries(map.entries(), map.meta()).unwrap();
         assert!(entries.is_sorted_by(|a, b| a.key < b.key));
+        for entry in &entries {
+            let above = entries
+                .iter()
+                .filter(|other| entry.key.starts_with(&other.key));
+            let above = above.filter(|other| other.key.len() < entry.key.len());
+            let above = above.max_by_key(|other| other.key.len());
+            assert_eq!(entry.above, above.map_or(Fate::Pass, |other| other.below));
+            assert!((entry.itself, entry.below) != (entry.above, entry.above));
+        }
         for _ in 0..100 {
             let name = random_name(&mut random, 6).join(".");
             let key = sapwood::key::dns_name(&name).unwrap();

@@ -3,6 +3,7 @@
 
 mod primary;
 mod servers;
+mod trouble;
 
 use std::collections::BTreeSet;
 use std::fs;
