@@ -134,7 +134,7 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 					break
 				}
 				key[offset] = other
-				e, there, t := l.childHas(n, b, n.childOf(b.at, b.header, other), key[:offset+1])
+				e, there, t := l.childHas(n, b, n.childOf(b.at(), b.header, other), key[:offset+1])
 				key[offset] = old
 				if t != nil {
 					return -1, 0, t
@@ -165,9 +165,9 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 // above others have no branch above them alone.
 func (l *lookup) childHas(n *nodes, b step, child int, key []byte) (entry, bool, *trouble) {
 	if child > branchLabels(b.header) {
-		return entry{}, false, damaged("a map of bytes that has other children", b.at)
+		return entry{}, false, damaged("a map of bytes that has other children", b.at())
 	}
-	cell := n.u32(b.at + branchCells(b.header) + 4*child)
+	cell := n.u32(b.at() + branchCells(b.header) + 4*child)
 	if isBranch(cell) {
 		return entry{}, false, nil
 	}

@@ -68,6 +68,10 @@ func (m *names) AppendClosest(to []byte, name string) (with []byte, found Closes
 	defer func() { err = left(m.at, v, recover(), err) }()
 	// As in Append.
 	var l lookup
+	if m.changes() {
+		var room seenRoom
+		l.seen = room[:]
+	}
 	var window nodes
 	for count := (attempts{}); ; {
 		n, err := m.nodes(v, &window)

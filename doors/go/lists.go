@@ -195,7 +195,11 @@ func OpenLists(path string) (*Lists, error) {
 		return nil, err
 	}
 	l := &Lists{names: names}
-	l.rooms.New = func() any { return new(listsRoom) }
+	l.rooms.New = func() any {
+		room := new(listsRoom)
+		room.look.seen = room.seen[:]
+		return room
+	}
 	if size, err := names.ValueBytes(); err != nil || size != -1 {
 		_ = names.Close()
 		if err == nil {
@@ -252,6 +256,7 @@ func (l *Lists) Ask(name string, rtype uint16) (verdict Verdict, err error) {
 // listsRoom is the memory of a question.
 type listsRoom struct {
 	look  lookup
+	seen  seenRoom
 	nodes nodes
 	path  trail
 	key   []byte
