@@ -222,10 +222,12 @@ func (l *lookup) each(n *nodes, do func(e entry)) *trouble {
 }
 
 // near calls do with entries at the path's end that may be prefixes of a key, or differ from one in
-// their last byte, and with the number of bytes that they share with the key, until do returns
-// false; the one that shares most comes first, in an inline cluster. It returns the most bytes that
-// an entry shares with the key. Where the borders of a cluster are damaged, the numbers are wrong.
-func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (int, *trouble) {
+// their last byte, and with the number of bytes that they share with the key, as long as goesOn says
+// so of this number; the one that shares most comes first, in an inline cluster. It returns the most
+// bytes that an entry shares with the key. Where the borders of a cluster are damaged, the numbers
+// are wrong.
+func (l *lookup) near(n *nodes, key []byte, goesOn func(shared int) bool,
+	do func(e entry, shared int)) (int, *trouble) {
 	most := -1
 	if l.end&cellKind != cellInline || !n.inline {
 		t := l.each(n, func(e entry) {
@@ -246,6 +248,16 @@ func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (
 	// Prefixes of the key sort before it.
 	shared := 0
 	for slot := b.search(key); slot >= 0; slot-- {
+		if most >= 0 {
+			shared = min(shared, b.offset(slot+1))
+			if !goesOn(shared) {
+				break
+			}
+			// Most entries are too long, which costs less to see than to read them.
+			if n.leastLen(&c, slot) > shared+1 {
+				continue
+			}
+		}
 		e, _, t := l.slot(n, &c, slot)
 		if t != nil {
 			return -1, t
@@ -253,12 +265,8 @@ func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (
 		if most < 0 {
 			most = n.common(&e, key)
 			shared = most
-		} else {
-			shared = min(shared, b.offset(slot+1))
 		}
-		if !do(e, shared) {
-			break
-		}
+		do(e, shared)
 	}
 	return most, nil
 }

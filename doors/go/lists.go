@@ -322,13 +322,13 @@ func (r *listsRoom) readAbove(n *nodes) *trouble {
 	t := l.descend(n, key, &r.path, true)
 	root, agree := l.root, -1
 	if t == nil && l.end != 0 {
-		agree, t = l.near(n, key, func(e entry, shared int) bool {
+		goesOn := func(int) bool { return true }
+		agree, t = l.near(n, key, goesOn, func(e entry, shared int) {
 			if shared == e.keyLen() && isDNSName(key, shared) && n.hasKey(&e, key[:shared]) {
 				begin := len(r.values)
 				r.values = n.append(r.values, e.value.at, e.value.len)
 				r.above = append(r.above, ruledName{shared, begin, len(r.values)})
 			}
-			return true
 		})
 	}
 	if again := l.lookAgain(n); again != nil {
