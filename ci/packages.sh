@@ -36,6 +36,8 @@ fi
 if [ -n "$linux" ] && [ -n "$for_check" ]; then
     # Programs in C are run under it, too.
     has valgrind || more+=(valgrind)
+    # The reader in Go runs as a program for another processor.
+    has qemu-aarch64-static || has qemu-aarch64 || [ "$(uname -m)" = aarch64 ] || more+=(qemu-user-static)
     # Metrics, dashboards and units are checked by promtool and systemd-analyze.
     has promtool || more+=(prometheus)
     has systemd-analyze || more+=(systemd)

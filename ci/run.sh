@@ -8,7 +8,7 @@
 # What a change can break, in twelve minutes on two cores. It needs few packages.
 TEST="setup house fmt clippy python unit capi bpf go"
 # The rest: other builds (sanitizers, models, Miri, releases, other compilers), and other servers.
-CHECK="setup-check lints heavy services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
+CHECK="setup-check lints heavy arm64 services bench doc sync msrv loom shuttle miri asan tsan fuzz installed readme deny package semver"
 
 [ $# -gt 0 ] || set -- test check
 steps=()

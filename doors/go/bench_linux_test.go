@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+const benchEntries = 100_000
+
 func BenchmarkLive(b *testing.B) {
 	random := rand.New(rand.NewPCG(5, 6))
 	table := routesOf(random, benchEntries)

@@ -96,7 +96,8 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 	}
 	// Keys that first differ from this one behind the path's last branch are at its end.
 	best, found := -1, entry{}
-	agree, t := l.near(n, key, func(e entry, shared int) bool {
+	goesOn := func(shared int) bool { return 4*(shared+1) >= best }
+	agree, t := l.near(n, key, goesOn, func(e entry, shared int) {
 		size := e.keyLen()
 		var last byte
 		switch {
@@ -104,16 +105,15 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 			last = key[size-1]
 		case shared+1 == size && shared < len(key):
 			if last = n.keyByte(&e, shared); !isAbove(last, key[shared]) {
-				return true
+				return
 			}
 		default:
-			return 4*(shared+1) >= best
+			return
 		}
 		// A damaged cluster may have other entries there.
 		if have := 4*(size-1) + int(bitsOfByte[last&31]); have > best && n.common(&e, key) == shared {
 			best, found = have, e
 		}
-		return 4*(shared+1) >= best
 	})
 	if t != nil {
 		return -1, 0, t
@@ -134,7 +134,7 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 					break
 				}
 				key[offset] = other
-				e, there, t := l.childHas(n, b, n.childOf(b.at, b.header, other), key[:offset+1])
+				e, there, t := l.childHas(n, b, n.childOf(b.at(), b.header, other), key[:offset+1])
 				key[offset] = old
 				if t != nil {
 					return -1, 0, t
@@ -165,9 +165,9 @@ func (l *lookup) longestBits(n *nodes, key []byte) (length int, word uint32, t *
 // above others have no branch above them alone.
 func (l *lookup) childHas(n *nodes, b step, child int, key []byte) (entry, bool, *trouble) {
 	if child > branchLabels(b.header) {
-		return entry{}, false, damaged("a map of bytes that has other children", b.at)
+		return entry{}, false, damaged("a map of bytes that has other children", b.at())
 	}
-	cell := n.u32(b.at + branchCells(b.header) + 4*child)
+	cell := n.u32(b.at() + branchCells(b.header) + 4*child)
 	if isBranch(cell) {
 		return entry{}, false, nil
 	}

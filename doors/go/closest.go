@@ -68,6 +68,10 @@ func (m *names) AppendClosest(to []byte, name string) (with []byte, found Closes
 	defer func() { err = left(m.at, v, recover(), err) }()
 	// As in Append.
 	var l lookup
+	if m.changes() {
+		var room seenRoom
+		l.seen = room[:]
+	}
 	var window nodes
 	for count := (attempts{}); ; {
 		n, err := m.nodes(v, &window)
@@ -96,12 +100,12 @@ func (l *lookup) closest(n *nodes, to, name []byte) ([]byte, Closest, *trouble) 
 	agree, length := -1, -1
 	if t == nil && l.end != 0 {
 		// An entry at the path's end shares most with the name.
-		agree, t = l.near(n, name, func(e entry, shared int) bool {
+		goesOn := func(shared int) bool { return shared > length }
+		agree, t = l.near(n, name, goesOn, func(e entry, shared int) {
 			is := shared == e.keyLen() && shared > length && isDNSName(name, shared)
 			if is && n.hasKey(&e, name[:shared]) {
 				ancestor, length = e, shared
 			}
-			return shared > length
 		})
 	}
 	if t == nil && length >= 0 {

@@ -1,5 +1,7 @@
 package sapwood
 
+import "encoding/binary"
+
 // cluster is a cluster whose header was read. It lies inside the window.
 type cluster struct {
 	at     int
@@ -33,12 +35,6 @@ func (c *cluster) slotsAt() (int, int) {
 		return c.tagsAt() + c.capacity(), 1
 	}
 	return c.tagsAt() + c.capacity(), 4
-}
-
-// prefix is the bytes that all keys share, of an inline cluster.
-func (c *cluster) prefix() piece {
-	slots, size := c.slotsAt()
-	return piece{slots + size*c.capacity(), c.extent.prefix()}
 }
 
 // bordersAt is where the borders are: the distances. The bytes follow.
@@ -110,8 +106,9 @@ func (n *nodes) slot(c *cluster, slot int) (entry, bool, place, *trouble) {
 // leaf of its own.
 func (n *nodes) held(c *cluster, slot int) (e entry, cell uint32, outside bool, t *trouble) {
 	const ends = "an entry that ends outside its cluster"
-	slots, _ := c.slotsAt()
-	end := c.at + c.block()
+	capacity := c.capacity()
+	slots := c.at + inlineTagsAt + capacity
+	end := c.at + c.extent.block()
 	at := c.at + int(n.byte(slots+slot))*n.entries.step
 	tail := at + n.entries.head + 1
 	if tail > end {
@@ -122,15 +119,14 @@ func (n *nodes) held(c *cluster, slot int) (e entry, cell uint32, outside bool, 
 		if at+n.entries.outside() > end {
 			return e, 0, false, damaged(ends, c.at)
 		}
-		for i := 3; i >= 0; i-- {
-			cell = cell<<8 | uint32(n.byte(at+n.entries.cellAt()+i))
-		}
-		return e, cell, true, nil
+		return e, uint32(n.bytesTo8(at+n.entries.cellAt(), 4)), true, nil
 	}
 	if length > inlineTailMax {
 		return e, 0, false, damaged("a tail of a length that no entry has", c.at)
 	}
-	e = entry{at: at, prefix: c.prefix(), rest: piece{tail, length}, value: piece{at, n.valueBytes}}
+	e.at, e.rest, e.value = at, piece{tail, length}, piece{at, n.valueBytes}
+	// The prefix of all keys lies behind the bytes that say where the entries are.
+	e.prefix = piece{slots + capacity, c.extent.prefix()}
 	behind := 0
 	if n.strings {
 		if tail+length >= end {
@@ -150,6 +146,20 @@ func (n *nodes) held(c *cluster, slot int) (e entry, cell uint32, outside bool, 
 	return e, 0, false, nil
 }
 
+// leastLen is the length of the key in a slot of an inline cluster, or that of the prefix of all keys
+// where a leaf has the key, or where the cluster is damaged.
+func (n *nodes) leastLen(c *cluster, slot int) int {
+	place := n.byte(c.at + inlineTagsAt + c.capacity() + slot)
+	tail := c.at + int(place)*n.entries.step + n.entries.head
+	length := c.extent.prefix()
+	if tail < c.at+c.extent.block() {
+		if more := int(n.byte(tail)); more <= inlineTailMax {
+			length += more
+		}
+	}
+	return length
+}
+
 // borders is where the entries of a cluster part, for each slot from the one before.
 type borders struct {
 	base, leaves     int
@@ -160,14 +170,29 @@ type borders struct {
 func (n *nodes) borders(c *cluster, least int) (borders, *trouble) {
 	b := borders{base: clusterBase(c.header), leaves: c.leaves()}
 	at := c.bordersAt()
-	n.append(b.distances[:0], at, b.leaves)
-	n.append(b.bytes[:0], at+c.capacity(), b.leaves)
+	n.fill(&b.distances, at, b.leaves)
+	n.fill(&b.bytes, at+c.capacity(), b.leaves)
+	if b.base >= least {
+		return b, nil
+	}
 	for slot := 1; slot < b.leaves; slot++ {
 		if b.offset(slot) < least {
 			return b, damaged("entries that part before the branch above them", c.at)
 		}
 	}
 	return b, nil
+}
+
+// fill copies bytes that lie inside the window, eight at once where the window has so many. What is
+// behind them in the copy is any bytes.
+func (n *nodes) fill(to *[clusterSlotsMax]byte, at, size int) {
+	if at+clusterSlotsMax+8 > n.len() {
+		n.append(to[:0], at, size)
+		return
+	}
+	for i := 0; i < size && i < clusterSlotsMax; i += 8 {
+		binary.LittleEndian.PutUint64(to[i:], n.bytes8(at+i))
+	}
 }
 
 // offset is where the entry in a slot parts from the one before.

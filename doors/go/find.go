@@ -1,5 +1,7 @@
 package sapwood
 
+import "math/bits"
+
 // seen is a word that was read: its place, the bits that count, and the word.
 type seen struct {
 	at         int
@@ -11,33 +13,41 @@ type seen struct {
 // order of all labels. It compares the whole key, so it finds no wrong entry.
 type lookup struct {
 	root uint32
-	// What was read: the first words, of which most paths have no more, and the others. Nobody writes
-	// a saved map, of which nothing is recorded.
-	first [64]seen
+	// Room for what was read, and how many words were. Nobody writes a saved map, of which nothing
+	// is recorded.
+	seen  []seen
 	count int
-	more  []seen
 	saved bool
 	// The cell of the leaf or cluster to which the key's path leads, or 0.
 	end uint32
 }
 
+// seenRoom has room for the words of a lookup, of which most paths have no more. Who looks up has
+// it, since a saved map needs none.
+type seenRoom [64]seen
+
 func (l *lookup) saw(at int, bits, word uint32) {
 	if l.saved {
 		return
 	}
-	if l.count < len(l.first) {
-		l.first[l.count] = seen{at, bits, word}
-		l.count++
-	} else {
-		l.more = append(l.more, seen{at, bits, word})
+	if l.count == len(l.seen) {
+		l.grow()
 	}
+	l.seen[l.count] = seen{at, bits, word}
+	l.count++
 }
 
-// step is a branch on a path.
-type step struct {
-	at     int
-	header uint32
+// grow makes more room. It is no append, by which the caller's room would be on the heap.
+func (l *lookup) grow() {
+	more := make([]seen, 2*len(l.seen)+len(seenRoom{}))
+	copy(more, l.seen)
+	l.seen = more
 }
+
+// step is a branch on a path: the number of its unit, and its header.
+type step struct{ unit, header uint32 }
+
+func (s step) at() int { return int(s.unit) * unitBytes }
 
 // trail is the branches on a key's path whose offsets are inside the key or at its end.
 type trail struct {
@@ -47,10 +57,11 @@ type trail struct {
 }
 
 func (t *trail) add(at int, header uint32) {
+	s := step{uint32(at / unitBytes), header}
 	if t.count < len(t.first) {
-		t.first[t.count] = step{at, header}
+		t.first[t.count] = s
 	} else {
-		t.more = append(t.more, step{at, header})
+		t.more = append(t.more, s)
 	}
 	t.count++
 }
@@ -65,7 +76,7 @@ func (t *trail) step(i int) step {
 // descend follows a key's path to its end, and leaves a trail if there is one. If whole, it goes on
 // where the key has ended, to the end of a path whose keys share most with the key.
 func (l *lookup) descend(n *nodes, key []byte, trail *trail, whole bool) *trouble {
-	l.count, l.more, l.end, l.saved = 0, l.more[:0], 0, n.saved
+	l.count, l.end, l.saved = 0, 0, n.saved
 	if trail != nil {
 		trail.count, trail.more = 0, trail.more[:0]
 	}
@@ -108,14 +119,20 @@ func (n *nodes) childOf(at int, header uint32, c byte) int {
 	if header&headBig != 0 {
 		return childOfMap(header, n.byte(at+branchMapAt+int(c)))
 	}
+	// Four labels at once, in lanes of 16 bits: the bit above a byte stays where the label is not
+	// greater.
+	const lanes, bit = 0x00ff00ff00ff00ff, 0x0100010001000100
 	labels, child := branchLabels(header), 0
+	most := (uint64(c) | 1<<8) * (bit >> 8)
 	for first := 0; first < labels; first += 4 {
-		word := n.u32(at + branchLabelsAt + first)
-		for i := range min(labels-first, 4) {
-			if byte(word>>(8*i)) <= c {
-				child++
-			}
+		four := uint64(n.u32(at + branchLabelsAt + first))
+		four = (four | four<<16) & 0x0000ffff0000ffff
+		four = (four | four<<8) & lanes
+		hits := (most - four) & bit
+		if left := labels - first; left < 4 {
+			hits &= 1<<(16*left) - 1
 		}
+		child += int(hits >> 8 * (bit >> 8) >> 48)
 	}
 	return child
 }
@@ -160,8 +177,11 @@ func (l *lookup) findIn(n *nodes, end uint32, key []byte) (entry, bool, *trouble
 	wanted, leaves := tagOf(key), c.leaves()
 	for first := 0; first < leaves; first += 4 {
 		tags := n.u32(c.tagsAt() + first)
-		for i := range min(leaves-first, 4) {
-			if byte(tags>>(8*i)) != wanted {
+		// The top bit of a byte is set where the tag is wanted, and perhaps in one above such a byte.
+		differ := tags ^ uint32(wanted)*0x01010101
+		for hits := (differ - 0x01010101) &^ differ & 0x80808080; hits != 0; hits &= hits - 1 {
+			i := bits.TrailingZeros32(hits) / 8
+			if byte(tags>>(8*i)) != wanted || first+i >= leaves {
 				continue
 			}
 			e, live, t := l.slot(n, &c, first+i)
@@ -202,10 +222,12 @@ func (l *lookup) each(n *nodes, do func(e entry)) *trouble {
 }
 
 // near calls do with entries at the path's end that may be prefixes of a key, or differ from one in
-// their last byte, and with the number of bytes that they share with the key, until do returns
-// false; the one that shares most comes first, in an inline cluster. It returns the most bytes that
-// an entry shares with the key. Where the borders of a cluster are damaged, the numbers are wrong.
-func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (int, *trouble) {
+// their last byte, and with the number of bytes that they share with the key, as long as goesOn says
+// so of this number; the one that shares most comes first, in an inline cluster. It returns the most
+// bytes that an entry shares with the key. Where the borders of a cluster are damaged, the numbers
+// are wrong.
+func (l *lookup) near(n *nodes, key []byte, goesOn func(shared int) bool,
+	do func(e entry, shared int)) (int, *trouble) {
 	most := -1
 	if l.end&cellKind != cellInline || !n.inline {
 		t := l.each(n, func(e entry) {
@@ -226,6 +248,16 @@ func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (
 	// Prefixes of the key sort before it.
 	shared := 0
 	for slot := b.search(key); slot >= 0; slot-- {
+		if most >= 0 {
+			shared = min(shared, b.offset(slot+1))
+			if !goesOn(shared) {
+				break
+			}
+			// Most entries are too long, which costs less to see than to read them.
+			if n.leastLen(&c, slot) > shared+1 {
+				continue
+			}
+		}
 		e, _, t := l.slot(n, &c, slot)
 		if t != nil {
 			return -1, t
@@ -233,12 +265,8 @@ func (l *lookup) near(n *nodes, key []byte, do func(e entry, shared int) bool) (
 		if most < 0 {
 			most = n.common(&e, key)
 			shared = most
-		} else {
-			shared = min(shared, b.offset(slot+1))
 		}
-		if !do(e, shared) {
-			break
-		}
+		do(e, shared)
 	}
 	return most, nil
 }
@@ -248,11 +276,9 @@ func (l *lookup) lookAgain(n *nodes) *trouble {
 	if n.root() != l.root {
 		return changed
 	}
-	for _, words := range [...][]seen{l.first[:l.count], l.more} {
-		for i := range words {
-			if s := &words[i]; n.u32(s.at)&s.bits != s.word {
-				return changed
-			}
+	for i := range l.seen[:l.count] {
+		if s := &l.seen[i]; n.u32(s.at)&s.bits != s.word {
+			return changed
 		}
 	}
 	return nil

@@ -196,6 +196,12 @@ const (
 	lpmFormat, mapleFormat = 2, 1
 )
 
+// What layout hashes begin with that are compared for each lookup.
+var (
+	lpmNamed   = layoutHash(lpmLayout)
+	mapleNamed = layoutHash(mapleLayout)
+)
+
 // layout is what the header page of a map says of its values and its format.
 type layout struct {
 	valueBytes, hash uint64

@@ -195,7 +195,11 @@ func OpenLists(path string) (*Lists, error) {
 		return nil, err
 	}
 	l := &Lists{names: names}
-	l.rooms.New = func() any { return new(listsRoom) }
+	l.rooms.New = func() any {
+		room := new(listsRoom)
+		room.look.seen = room.seen[:]
+		return room
+	}
 	if size, err := names.ValueBytes(); err != nil || size != -1 {
 		_ = names.Close()
 		if err == nil {
@@ -252,6 +256,7 @@ func (l *Lists) Ask(name string, rtype uint16) (verdict Verdict, err error) {
 // listsRoom is the memory of a question.
 type listsRoom struct {
 	look  lookup
+	seen  seenRoom
 	nodes nodes
 	path  trail
 	key   []byte
@@ -317,13 +322,13 @@ func (r *listsRoom) readAbove(n *nodes) *trouble {
 	t := l.descend(n, key, &r.path, true)
 	root, agree := l.root, -1
 	if t == nil && l.end != 0 {
-		agree, t = l.near(n, key, func(e entry, shared int) bool {
+		goesOn := func(int) bool { return true }
+		agree, t = l.near(n, key, goesOn, func(e entry, shared int) {
 			if shared == e.keyLen() && isDNSName(key, shared) && n.hasKey(&e, key[:shared]) {
 				begin := len(r.values)
 				r.values = n.append(r.values, e.value.at, e.value.len)
 				r.above = append(r.above, ruledName{shared, begin, len(r.values)})
 			}
-			return true
 		})
 	}
 	if again := l.lookAgain(n); again != nil {

@@ -16,6 +16,12 @@ type names struct {
 	moves bool
 }
 
+// changes says whether the map is changed while it is read.
+func (m *names) changes() bool {
+	_, saved := m.at.(*savedNames)
+	return !saved
+}
+
 // nodes finds the nodes of the map, in room unless they are there already. The homes are named, so
 // that room need not be on the heap.
 func (m *names) nodes(v visit, room *nodes) (n *nodes, err error) {
@@ -104,6 +110,10 @@ func (m *names) Append(to, key []byte) (with []byte, found bool, err error) {
 	defer func() { err = left(m.at, v, recover(), err) }()
 	// This is undisturbed, without a function that makes its variables escape to the heap.
 	var l lookup
+	if m.changes() {
+		var room seenRoom
+		l.seen = room[:]
+	}
 	var room nodes
 	for count := (attempts{}); ; {
 		n, err := m.nodes(v, &room)

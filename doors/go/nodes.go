@@ -285,19 +285,7 @@ func (n *nodes) common(e *entry, key []byte) int {
 
 // commonFrom is the length of the longest common prefix of bytes inside the window and others.
 func (n *nodes) commonFrom(p piece, b []byte) int {
-	most := min(p.len, len(b))
-	for i := 0; i < most; {
-		word, skip := n.u64((p.at+i)&^7), (p.at+i)&7
-		word >>= 8 * skip
-		for range min(8-skip, most-i) {
-			if byte(word) != b[i] {
-				return i
-			}
-			word >>= 8
-			i++
-		}
-	}
-	return most
+	return n.words.common(p.at, b[:min(p.len, len(b))])
 }
 
 // keyByte is a byte of an entry's key.

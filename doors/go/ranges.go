@@ -74,7 +74,13 @@ func (r *Ranges) Get(index uint64) (value []byte, span Span, found bool, err err
 //
 // As Get.
 func (r *Ranges) Append(to []byte, index uint64) (with []byte, span Span, found bool, err error) {
-	with, span, found, err = r.table.after(to, index)
+	// The tables are named, so that the slice need not be on the heap.
+	switch table := r.table.(type) {
+	case *savedRanges:
+		with, span, found, err = table.after(to, index)
+	case *liveSpans:
+		with, span, found, err = table.after(to, index)
+	}
 	if err != nil || !found || span.First > index {
 		return to, Span{}, false, err
 	}

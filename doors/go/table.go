@@ -119,7 +119,7 @@ func fibOf(w words, width int) (fib, *trouble) {
 	}
 	known, hash := false, w.u64(layoutHashAt)
 	for _, align := range aligns {
-		known = known || layoutHash(lpmLayout, uint64(width), size, uint64(align), lpmFormat) == hash
+		known = known || addedToHash(lpmNamed, uint64(width), size, uint64(align), lpmFormat) == hash
 	}
 	if !known {
 		return fib{}, &trouble{err: ErrLayout, why: "no table that this package knows has its layout hash"}

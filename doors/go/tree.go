@@ -28,7 +28,7 @@ func treeOf(w words) (tree, *trouble) {
 	}
 	known, hash := false, w.u64(layoutHashAt)
 	for _, align := range aligns {
-		known = known || layoutHash(mapleLayout, size, uint64(align), mapleFormat) == hash
+		known = known || addedToHash(mapleNamed, size, uint64(align), mapleFormat) == hash
 	}
 	if !known {
 		return tree{}, &trouble{err: ErrLayout, why: "no range map that this package knows has its layout hash"}

@@ -13,7 +13,8 @@
 //!   compares. [`concurrent`]: those of its group `threads`. [`stores`]: those of the suite
 //!   `versions`. [`routes`], [`ranges`] and [`cache`]: those of the suites of these names.
 //!   [`live`], [`sync`] and [`lists`]: those of these suites. [`capi`]: the C library in the suite
-//!   `c`. [`bpf`], with the feature `bpf`: maps inside the kernel.
+//!   `c`. [`go`]: the Go module in the suite `go`. [`bpf`], with the feature `bpf`: maps inside the
+//!   kernel.
 //! - Recorded results, without a run: [`records`] reads them and makes the pictures of the command
 //!   `plot`, [`shown`] the tables of the command `figures`, and [`page`] the page of `report`.
 //! - The harness: [`keylist`], [`answer`], [`alloc`], [`report`], [`machine`], [`clock`], [`shim`].
@@ -27,6 +28,7 @@ mod capi;
 mod clock;
 mod concurrent;
 mod engines;
+mod go;
 mod keylist;
 mod lists;
 mod live;

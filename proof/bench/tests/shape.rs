@@ -54,9 +54,10 @@ fn check(report: &Value, suite: &str) -> Vec<String> {
             number("min") <= number("value") && number("value") <= number("max"),
             "{row}"
         );
-        // A wait may be zero, and so may a share and a number of answers; every other value is
-        // positive.
-        let least = if ["share", "ns", "answers"].contains(&row["unit"].as_str().unwrap()) {
+        // A wait may be zero, and so may a share, and a number of answers or of allocations; every
+        // other value is positive.
+        let least = if ["share", "ns", "answers", "allocs"].contains(&row["unit"].as_str().unwrap())
+        {
             0.0
         } else {
             f64::MIN_POSITIVE
@@ -386,6 +387,67 @@ fn lists() {
     }
     assert!(rows.contains(&"lists-200k sapwood file_mb".to_owned()));
     assert!(csv.contains("10000 names, each with all below it"), "{csv}");
+}
+
+#[test]
+fn go() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sapwood-bench"))
+        .args(["go", "--quick", "--cases", "ranges"])
+        .env("SAPWOOD_GO", "no-such-go")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("Go is missing: no-such-go: "),
+        "{said}"
+    );
+    if Command::new("go").arg("version").output().is_err() {
+        assert!(std::env::var_os("CI").is_none(), "there is no Go");
+        println!("skipped: there is no Go in the path; see ci/setup.sh");
+        return;
+    }
+
+    let (report, csv) = run("go", &[]);
+    let rows = check(&report, "go");
+    let names = [
+        "hit_mops",
+        "miss_mops",
+        "closest_hit_ns",
+        "closest_below_ns",
+        "closest_miss_ns",
+    ];
+    let routes = ["random_mlps", "intable_mlps"];
+    let (live, both) = (
+        &["sapwood-go", "sapwood-rust-checked"][..],
+        "sapwood-rust-checked",
+    );
+    let trie = [live, &["map[string]", "go-immutable-radix"]].concat();
+    let table = [live, &["bart"]].concat();
+    let list = [live, &["map[string]"]].concat();
+    let cases: [(&str, &[&str], &[&str]); 8] = [
+        ("names", &trie, &names),
+        ("names-live", live, &names),
+        ("routes-v4", &table, &routes),
+        ("routes-v6", &table, &routes),
+        ("routes-live", live, &routes),
+        ("ranges", live, &["load_ns"]),
+        ("ranges-live", live, &["load_ns"]),
+        ("lists", &list, &["ask_mops"]),
+    ];
+    let mut expected = Vec::new();
+    for (case, engines, metrics) in cases {
+        for engine in engines {
+            let allocs = (*engine != both).then_some(&"allocs");
+            let metrics = metrics.iter().chain(allocs);
+            expected.extend(metrics.map(|metric| format!("{case} {engine} {metric}")));
+        }
+    }
+    assert_eq!(rows, expected);
+    let allocs = report["rows"].as_array().unwrap().iter();
+    let mut allocs =
+        allocs.filter(|row| row["metric"] == "allocs" && row["engine"] == "sapwood-go");
+    assert!(allocs.all(|row| row["value"] == 0.0));
+    assert!(csv.contains("\n# go1."), "{csv}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod bpf;
 mod c;
 mod cache;
 mod closest;
+mod go;
 mod lists;
 pub mod live;
 mod names;
@@ -19,6 +20,9 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 use crate::report::{Measure, Report};
+
+#[cfg(test)]
+pub use go::CASES as GO_CASES;
 
 /// The suites.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -46,6 +50,9 @@ pub enum Suite {
     /// A block list: its reading, its change beside a reader, memory and questions, beside a hash
     /// set and name servers.
     Lists,
+    /// The Go module: lookups in saved and live maps, beside Rust's checked readers of the same
+    /// files, and maps, radix trees and tables in Go. Needs Go.
+    Go,
     /// The C library: what its border costs, beside maps and tables in C.
     C,
     /// Maps inside the kernel, against the kernel's own: lookups and changes by programs, memory,
@@ -65,6 +72,7 @@ impl Suite {
             Suite::Live => live::run(options),
             Suite::Sync => sync::run(options),
             Suite::Lists => lists::run(options),
+            Suite::Go => go::run(options),
             Suite::C => c::run(options),
             Suite::Bpf => bpf::run(options),
         }
