@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What clippy.sh leaves out: the benchmarks, the Python module, the example for Hickory DNS, the core
-# without the standard library, and a lint on which compilers disagree.
+# What clippy.sh leaves out: the benchmarks, the Python module, the example for Hickory DNS, the
+# core without the standard library, and a lint on which compilers disagree.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2046 # two words
 run cargo clippy --profile test --locked --workspace --all-targets $(all_features) -- -D warnings
