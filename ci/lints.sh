@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What clippy.sh leaves out: the benchmarks, the Python module, the core without the standard
-# library, and a lint on which compilers disagree.
+# What clippy.sh leaves out: the benchmarks, the Python module, the example for Hickory DNS, the
+# core without the standard library, and a lint on which compilers disagree.
 . "$(dirname "$0")/lib.sh"
 # shellcheck disable=SC2046 # two words
 run cargo clippy --profile test --locked --workspace --all-targets $(all_features) -- -D warnings
@@ -20,5 +20,6 @@ if rustup target list --installed 2>/dev/null | grep -qx "$BARE"; then
 else
     say "the target $BARE is not installed: the core is not built for it (ci/setup.sh installs it)"
 fi
-# The Python module, which is a workspace of its own.
+# The Python module and the example, which are workspaces of their own.
 run cargo clippy --locked --manifest-path doors/python/Cargo.toml --target-dir "$TARGET" -- -D warnings
+run cargo clippy --locked --manifest-path examples/hickory/Cargo.toml --target-dir "$TARGET" --all-targets -- -D warnings

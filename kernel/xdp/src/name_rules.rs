@@ -4,7 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use sapwood::key::{dns_name, dns_name_to_text};
 use sapwood_bpf::layout::page;
-use sapwood_bpf::layout::xdp_names::{ALLOW, BLOCK, ROOM_BYTES, WILD, WILD_AND_OWN};
+use sapwood_bpf::layout::xdp_names::{
+    ALLOW, BLOCK, OWN_TRUNCATE, ROOM_BYTES, TRUNCATE, WILD, WILD_AND_OWN,
+};
 use sapwood_bpf::{BpfArena, Error, UserMap, Words};
 
 /// What a program does with queries for a name, and for all names below it that have no rule of
@@ -15,6 +17,9 @@ pub enum NameRule {
     Block,
     /// The program passes the queries. This is for an exception below a blocked name.
     Allow,
+    /// The program answers the queries with the bit TC, so that clients ask over TCP. It drops
+    /// those that it cannot answer.
+    Truncate,
 }
 
 impl NameRule {
@@ -23,14 +28,16 @@ impl NameRule {
         match self {
             NameRule::Block => BLOCK,
             NameRule::Allow => ALLOW,
+            NameRule::Truncate => TRUNCATE,
         }
     }
 
     /// The rule that a value in the map stands for.
     pub fn from_value(value: u64) -> NameRule {
-        match value {
-            BLOCK => NameRule::Block,
-            _ => NameRule::Allow,
+        match (value & BLOCK != 0, value & TRUNCATE != 0) {
+            (true, _) => NameRule::Block,
+            (false, true) => NameRule::Truncate,
+            (false, false) => NameRule::Allow,
         }
     }
 }
@@ -59,14 +66,20 @@ impl EntryRules {
             (None, None) => return None,
             (Some(own), None) => own.value(),
             (None, Some(wildcard)) => wildcard.value() | WILD,
-            (Some(NameRule::Allow), Some(wildcard)) => wildcard.value() | WILD_AND_OWN,
-            (Some(NameRule::Block), Some(wildcard)) => wildcard.value() | WILD_AND_OWN | WILD,
+            (Some(own), Some(wildcard)) => {
+                let own = match own {
+                    NameRule::Allow => 0,
+                    NameRule::Block => WILD,
+                    NameRule::Truncate => OWN_TRUNCATE,
+                };
+                wildcard.value() | WILD_AND_OWN | own
+            }
         })
     }
 
     /// The rules that a value in the map stands for.
     pub fn from_value(value: u64) -> EntryRules {
-        let rule = NameRule::from_value(value & BLOCK);
+        let rule = NameRule::from_value(value);
         match (value & WILD_AND_OWN != 0, value & WILD != 0) {
             (false, false) => EntryRules {
                 own: Some(rule),
@@ -77,9 +90,10 @@ impl EntryRules {
                 wildcard: Some(rule),
             },
             (true, blocks) => EntryRules {
-                own: Some(match blocks {
-                    true => NameRule::Block,
-                    false => NameRule::Allow,
+                own: Some(match (blocks, value & OWN_TRUNCATE != 0) {
+                    (true, _) => NameRule::Block,
+                    (false, true) => NameRule::Truncate,
+                    (false, false) => NameRule::Allow,
                 }),
                 wildcard: Some(rule),
             },
@@ -409,7 +423,12 @@ mod tests {
 
     #[test]
     fn values_stand_for_rules() {
-        let each = [None, Some(NameRule::Allow), Some(NameRule::Block)];
+        let each = [
+            None,
+            Some(NameRule::Allow),
+            Some(NameRule::Block),
+            Some(NameRule::Truncate),
+        ];
         let mut seen = Vec::new();
         for own in each {
             for wildcard in each {
@@ -423,7 +442,9 @@ mod tests {
             }
         }
         seen.sort_unstable();
-        assert_eq!(seen, [0, 1, 2, 3, 4, 5, 6, 7]);
+        // The first eight are those of lists without truncation, as they were before.
+        let wanted = [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 20, 21, 28];
+        assert_eq!(seen, wanted);
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub type NamesCounts = PacketCounts<NamesVerdict>;
 /// be looked up are dropped as well ([`NamesVerdict::drops`]). All other packets pass unchanged,
 /// and are counted by the reason: TCP, fragments, malformed packets, responses.
 ///
+/// A rule may also say that clients shall ask over TCP ([`NameRule::Truncate`]). The program
+/// answers such a query itself: it sends it back to where it came from, as an answer with the bit
+/// TC. Into a veth it sends only if the other end runs a program, too, or in generic mode.
+///
 /// The list may be changed while packets arrive. No packet waits for a change, and no packet misses
 /// a rule that is not changed.
 ///

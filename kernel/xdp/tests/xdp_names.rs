@@ -499,6 +499,57 @@ fn odd_packets_pass_in_generic_mode() {
     odd_packets(Some(XdpMode::Generic));
 }
 
+/// Clients get answers with the bit TC, whose checksums their kernel verifies.
+fn truncations(mode: Option<XdpMode>) {
+    let rules = [("tcp.test".to_owned(), NameRule::Truncate)];
+    let Some(lab) = Lab::new(rules, mode) else {
+        return;
+    };
+    // A veth takes the frames of programs only if its other end has a program, too.
+    let arena = BpfArena::create(16 << 20).unwrap();
+    let names = [("other.test", NameRule::Block)];
+    let mut other = XdpNames::load(&arena, "other", names).unwrap();
+    let index = lab.client.index("c0");
+    let attach = || other.attach(index, None).map(drop);
+    lab.client.inside(attach).unwrap();
+    let (_, before) = lab.quiet();
+    for (from, to) in [(CLIENT, SERVER), (CLIENT6, SERVER6)] {
+        let from: IpAddr = from.parse().unwrap();
+        let to: IpAddr = to.parse().unwrap();
+        let socket = lab.client.inside(|| UdpSocket::bind((from, 0)).unwrap());
+        socket.connect((to, 53)).unwrap();
+        let limit = Some(Duration::from_secs(10));
+        socket.set_read_timeout(limit).unwrap();
+        for name in ["tcp.test", "a.tcp.test", "ab.TCP.test"] {
+            let mut wanted = query(name);
+            socket.send(&wanted).unwrap();
+            let mut buffer = [0; 600];
+            let bytes = socket.recv(&mut buffer).unwrap();
+            wanted[2] |= 0x82;
+            wanted[3] |= 0x80;
+            assert_eq!(buffer[..bytes], wanted, "{name}");
+        }
+    }
+    let at = format!("@{SERVER}");
+    let args = ["dig", &at, "www.tcp.test", "+ignore", "+tries=1", "+time=5"];
+    let out = lab.client.run(&args);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("flags: qr tc rd ra;"), "{text}");
+    assert!(text.contains("udp: 1232"), "{text}");
+    let (_, after) = lab.quiet();
+    expect(&after.since(&before), &[(Truncated, 7)]);
+}
+
+#[test]
+fn truncations_arrive_in_native_mode() {
+    truncations(None);
+}
+
+#[test]
+fn truncations_arrive_in_generic_mode() {
+    truncations(Some(XdpMode::Generic));
+}
+
 #[test]
 fn on_and_off() {
     let Some(mut lab) = Lab::new(blocked(&["ads.test"]), None) else {

@@ -33,7 +33,7 @@ impl Filter {
     }
 
     /// The verdict on a frame. The frame must be counted once, dropped or passed as its verdict
-    /// says, and unchanged.
+    /// says, and unchanged; or it must be the answer to the query.
     #[track_caller]
     fn run(&self, frame: &[u8]) -> NamesVerdict {
         let mut padded;
@@ -45,7 +45,7 @@ impl Filter {
             frame = &padded;
         }
         let before = self.names.counts().unwrap();
-        let mut out = vec![0u8; frame.len()];
+        let mut out = vec![0u8; frame.len() + 64];
         let program = self.names.programs().program("sw_xdp_names").unwrap();
         let result = program
             .test_run(ProgramInput {
@@ -55,12 +55,21 @@ impl Filter {
             })
             .unwrap();
         let action = result.return_value;
-        assert_eq!(out, frame, "a packet was changed");
+        let out = result.data.unwrap().to_vec();
         let counts = self.names.counts().unwrap().since(&before);
         assert_eq!(counts.total(), 1, "{counts:?}");
         let (verdict, _) = counts.iter().find(|(_, count)| *count == 1).unwrap();
-        let wanted = if verdict.drops() { 1 } else { 2 };
+        let wanted = match (verdict.drops(), verdict.answers()) {
+            (true, _) => 1,
+            (false, false) => 2,
+            (false, true) => 3,
+        };
         assert_eq!(action, wanted, "{verdict:?}");
+        let answer = verdict.answers().then(|| truncated(frame).unwrap());
+        // Whether a frame that is dropped was changed before does not matter.
+        if !verdict.drops() {
+            assert_eq!(out, answer.as_deref().unwrap_or(frame), "{verdict:?}");
+        }
         verdict
     }
 
@@ -230,6 +239,147 @@ fn wildcards() {
     assert_eq!(list.rule_for("x").unwrap().unwrap().1, NameRule::Block);
     assert_eq!(list.rule_for("a.x").unwrap().unwrap().1, NameRule::Allow);
     list.map().verify().unwrap();
+}
+
+/// Queries that are answered with the bit TC, and others that cannot be answered.
+#[test]
+fn truncations_are_answered() {
+    let rules = [
+        ("tcp.example", NameRule::Truncate),
+        ("good.tcp.example", NameRule::Allow),
+        ("bad.tcp.example", NameRule::Block),
+        ("blocked.example", NameRule::Block),
+        ("*.blocked.example", NameRule::Truncate),
+        ("both.example", NameRule::Truncate),
+        ("*.both.example", NameRule::Block),
+        ("*.wild.example", NameRule::Truncate),
+    ];
+    let Some(filter) = Filter::new(&rules) else {
+        return;
+    };
+    for (name, wanted) in [
+        ("tcp.example", Truncated),
+        ("a.TCP.example", Truncated),
+        ("x.good.tcp.example", Passed),
+        ("x.bad.tcp.example", Dropped),
+        ("blocked.example", Dropped),
+        ("x.blocked.example", Truncated),
+        ("both.example", Truncated),
+        ("x.both.example", Dropped),
+        ("wild.example", Passed),
+        ("x.wild.example", Truncated),
+    ] {
+        filter.expect(&frame4(&query(name)), wanted);
+        filter.expect(&frame6(&query(name)), wanted);
+        let rule = filter.names.rules().rule_for(name).unwrap();
+        let by = match wanted {
+            Truncated => Some(NameRule::Truncate),
+            Dropped => Some(NameRule::Block),
+            _ => None,
+        };
+        assert_eq!(
+            rule.map(|(_, rule)| rule)
+                .filter(|rule| *rule != NameRule::Allow),
+            by
+        );
+    }
+    let asked = wire("www.tcp.example");
+    let in4 = |packet: &[u8]| ethernet(0x0800, packet);
+    // The flags of the query, and more than one question.
+    for flags in [0x0000, 0x0100, 0x0110, 0x0130, 0x0120] {
+        filter.expect(&frame4(&message(7, flags, &asked)), Truncated);
+    }
+    let mut two = message(7, 0x0100, &asked);
+    two[5] = 2;
+    two.extend([&asked[..], &[0, 28, 0, 1]].concat());
+    filter.expect(&frame6(&two), Truncated);
+    // EDNS: a record in the answer without the options, and with the bit DO.
+    let with_opt = |opt: &[u8]| {
+        let mut query = message(7, 0x0120, &asked);
+        query[11] = 1;
+        query.extend(opt);
+        query
+    };
+    let cookie = [0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8];
+    for (opt, answered) in [
+        ([0, 0, 41, 16, 0, 0, 0, 0x80, 0, 0, 12], true),
+        ([0, 0, 41, 2, 0, 0, 0, 0, 1, 0, 12], true),
+        // Version 1, another type, another name.
+        ([0, 0, 41, 16, 0, 0, 1, 0, 0, 0, 12], false),
+        ([0, 0, 42, 16, 0, 0, 0, 0, 0, 0, 12], false),
+        ([1, 0, 41, 16, 0, 0, 0, 0, 0, 0, 12], false),
+    ] {
+        let query = with_opt(&[&opt[..], &cookie].concat());
+        for frame in [frame4(&query), frame6(&query)] {
+            filter.expect(&frame, Truncated);
+            let answer = truncated(&frame).unwrap();
+            let bytes = frame.len() - 4 - cookie.len() + 4 - if answered { 0 } else { 11 };
+            assert_eq!(answer.len(), bytes.max(60), "{opt:?}");
+        }
+    }
+    // A record that is cut off is none.
+    filter.expect(
+        &frame4(&with_opt(&[0, 0, 41, 16, 0, 0, 0, 0, 0, 0])),
+        Truncated,
+    );
+    // Tags stay. Bytes behind the packet go.
+    let datagram = udp(53, &message(7, 0x0100, &asked));
+    filter.expect(&tagged(0x8100, 0x0800, &ipv4(17, 0, &datagram)), Truncated);
+    filter.expect(
+        &tagged(0x88a8, 0x86dd, &ipv6(17, &[], &datagram)),
+        Truncated,
+    );
+    for padding in [1, 2, 3, 300] {
+        let mut frame = in4(&ipv4(17, 0, &datagram));
+        frame.resize(frame.len() + padding, 7);
+        filter.expect(&frame, Truncated);
+    }
+    // All lengths, odd ones too, and the longest name.
+    for label in 1..60 {
+        let name = format!("{}.tcp.example", "a".repeat(label));
+        filter.expect(&frame4(&query(&name)), Truncated);
+        filter.expect(&frame6(&query(&name)), Truncated);
+    }
+    let label = "a".repeat(63);
+    let long = format!("{label}.{label}.{label}.{}.tcp.example", "a".repeat(49));
+    assert_eq!(wire(&long).len(), 255);
+    filter.expect(&frame6(&query(&long)), Truncated);
+    // Other headers between IP and UDP, and a question with a pointer.
+    filter.expect(&in4(&ipv4(17, 4, &datagram)), Dropped);
+    let frame = ethernet(0x86dd, &ipv6(17, &[(60, 8)], &datagram));
+    filter.expect(&frame, Dropped);
+    let mut pointed = message(0x0161, 0x0100, &[&[3][..], b"tcp", &[0xc0, 24]].concat());
+    pointed.splice(22.., [&[0, 1, 0, 1, 7][..], b"example\0"].concat());
+    assert_eq!(
+        filter.run(&frame4(&pointed)),
+        oracle(&frame4(&pointed), &filter.rules)
+    );
+    // No answer can go to groups, to nobody, and to port 0.
+    let plain = in4(&ipv4(17, 0, &datagram));
+    for (at, byte) in [
+        (0, 3),
+        (6, 3),
+        (26, 0),
+        (26, 127),
+        (26, 224),
+        (26, 255),
+        (30, 239),
+    ] {
+        let mut frame = plain.clone();
+        frame[at] = byte;
+        filter.expect(&frame, Dropped);
+    }
+    let mut from_0 = plain.clone();
+    from_0[34..36].fill(0);
+    filter.expect(&from_0, Dropped);
+    let plain = ethernet(0x86dd, &ipv6(17, &[], &datagram));
+    for address in [[0xff; 16], [0; 16], 1u128.to_be_bytes()] {
+        for at in [22, 38] {
+            let mut frame = plain.clone();
+            frame[at..at + 16].copy_from_slice(&address);
+            filter.expect(&frame, Dropped);
+        }
+    }
 }
 
 #[test]
@@ -639,6 +789,9 @@ fn random_frames() {
         ("*.a.b", NameRule::Block),
         ("*.b.b", NameRule::Allow),
         ("*.a.b.b", NameRule::Block),
+        ("b", NameRule::Truncate),
+        ("a.b", NameRule::Truncate),
+        ("*.a", NameRule::Truncate),
     ];
     let Some(filter) = Filter::new(&rules) else {
         return;

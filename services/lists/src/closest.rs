@@ -12,6 +12,8 @@ use crate::verdict::order;
 pub enum Fate {
     /// No question gets through: the answer is NXDOMAIN, NODATA or REFUSED, or there is none.
     Block,
+    /// The answer over UDP is truncated. Over TCP the resolver decides.
+    Truncate,
     /// The resolver decides: no rule applies, one passes, or one needs an answer, or looks at types
     /// or at other names.
     Pass,
@@ -35,8 +37,8 @@ pub struct ClosestEntry {
 /// length, such as exceptions, is in the entries already. Where no entry is, questions pass.
 ///
 /// This is for filters in front of a resolver, such as programs in the kernel. A question that an
-/// entry blocks is one that [`verdict`](crate::verdict) blocks, whatever its type. A question that
-/// verdict blocks passes only if a rule with conditions may precede.
+/// entry blocks or truncates is one that [`verdict`](crate::verdict) blocks or truncates, whatever
+/// its type. A question that verdict blocks passes only if a rule with conditions may precede.
 ///
 /// Entries ascend by their keys. O(entries of the map, each with the rules above it); it takes
 /// memory for the entries that it returns.
@@ -114,6 +116,7 @@ fn fate(mut rules: Vec<(usize, &Terms)>, tiers: &[u16]) -> Fate {
     match first {
         Some((_, terms)) if terms.is_unconditional() => match terms.action {
             Action::Nxdomain | Action::Nodata | Action::Refused | Action::Drop => Fate::Block,
+            Action::Truncate => Fate::Truncate,
             _ => Fate::Pass,
         },
         _ => Fate::Pass,

@@ -49,16 +49,25 @@ named! {
         Encrypted = 17: "encrypted",
         /// A packet with more than 16 extension headers.
         Extensions = 18: "extensions",
+        /// A query for a name whose rule is to ask over TCP. It was answered in place, with the bit
+        /// TC.
+        Truncated = 19: "truncated",
     }
 }
 
 impl NamesVerdict {
-    /// Whether the program drops such packets. It passes all others.
+    /// Whether the program drops such packets. It passes all others, but for those that it
+    /// [answers](Self::answers).
     pub fn drops(self) -> bool {
         matches!(
             self,
             NamesVerdict::Dropped | NamesVerdict::TooLong | NamesVerdict::Compressed
         )
+    }
+
+    /// Whether the program answers such packets: it sends an answer back to where they came from.
+    pub fn answers(self) -> bool {
+        self == NamesVerdict::Truncated
     }
 }
 
@@ -71,8 +80,15 @@ pub const BLOCK: u64 = 1;
 /// below this name, and the name itself has no rule.
 pub const WILD: u64 = 2;
 /// Bits of a value in the list of `xdp-names`: the rule is that of a wildcard, and the name itself
-/// has another one, which allows it; with [`WILD`], which blocks it.
+/// has another one, which allows it; with [`WILD`], which blocks it; with [`OWN_TRUNCATE`], which
+/// truncates it.
 pub const WILD_AND_OWN: u64 = 4;
+
+/// A value in the list of `xdp-names`: queries for this name and names below it are answered with
+/// the bit TC, so that clients ask over TCP. A value that blocks, too, blocks.
+pub const TRUNCATE: u64 = 8;
+/// A bit beside [`WILD_AND_OWN`]: queries for the name itself are answered with the bit TC.
+pub const OWN_TRUNCATE: u64 = 16;
 
 /// Bytes that are enough for the key of any domain name, which has
 /// [`DNS_KEY_MAX`](sapwood::key::DNS_KEY_MAX) bytes at most.
@@ -85,6 +101,8 @@ pub(super) fn constants() -> Vec<(String, u64)> {
         ("BLOCK", BLOCK),
         ("WILD", WILD),
         ("WILD_AND_OWN", WILD_AND_OWN),
+        ("TRUNCATE", TRUNCATE),
+        ("OWN_TRUNCATE", OWN_TRUNCATE),
     ];
     let more = more.map(|(name, value)| (format!("NAMES_{name}"), value));
     NamesVerdict::constants("NAMES").chain(more).collect()

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Drops DNS queries for names of a list, and for names below them, and queries of which it cannot
- * tell whether they are. All other packets pass unchanged, and are counted.
+ * tell whether they are; or answers them with the bit TC, so that clients ask over TCP. All other
+ * packets pass unchanged, and are counted.
  *
  * The list is a map of the arena whose keys are those of domain names (dns.bpf.h). The entry of the
- * closest enclosing name has the rule for the query: SW_NAMES_BLOCK or SW_NAMES_ALLOW. A wildcard
- * is a part of the entry of the name above it. Queries are
+ * closest enclosing name has the rule for the query: SW_NAMES_BLOCK, SW_NAMES_ALLOW or
+ * SW_NAMES_TRUNCATE. A wildcard is a part of the entry of the name above it. Queries are
  * UDP packets to port 53, over IPv4 or IPv6, behind at most two VLAN tags. The first question
  * counts. The program does not look into tunnels, and counts them by kind.
  */
@@ -16,7 +17,10 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
+static __s64 (*bpf_csum_diff)(void *from, __u32 from_bytes, void *to, __u32 to_bytes, __u32 seed) = (void *)28;
+static long (*bpf_xdp_adjust_tail)(struct xdp_md *ctx, int bytes) = (void *)65;
 static long (*bpf_xdp_load_bytes)(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes) = (void *)189;
+static long (*bpf_xdp_store_bytes)(struct xdp_md *ctx, __u32 offset, void *from, __u32 bytes) = (void *)190;
 
 /*
  * The numbers of two windows: the list, and the room for long keys, one for each CPU. The loader
@@ -35,10 +39,40 @@ struct {
 	__uint(value_size, 8);
 } sw_names_counts SEC(".maps");
 
-/* Data that is too large for the stack: the name of the query that this CPU examines. */
+#define SW_OPT_BYTES 11
+/* The bytes of the longest question: a name, a type and a class. */
+#define SW_QUESTION_MAX (SW_DNS_WIRE_MAX + 4)
+
+/*
+ * An answer: what the checksum of UDP covers of the IP header, in any order; the headers; the
+ * question and the record of EDNS; and zeros, because checksums are made of whole words.
+ */
+struct sw_answer {
+	__u8 covered[40];
+	__u8 udp[8];
+	__u8 dns[12];
+	__u8 rest[SW_QUESTION_MAX + SW_OPT_BYTES + 6];
+};
+
+_Static_assert(sizeof(struct sw_answer) % 4 == 0, "it ends with a word");
+
+/*
+ * Data that is too large for the stack: the name of the query that this CPU examines, and the
+ * answer.
+ */
 struct sw_names_work {
 	struct sw_key key;
 	struct sw_dns_name name;
+	/*
+	 * The place of the IP header, whether it is one of IPv6, and whether the question had
+	 * pointers: in memory, because the verifier would look at all that comes between once more
+	 * for each value.
+	 */
+	volatile __u32 ip_at, is_v6, is_pointed;
+	__u8 ethernet[16];
+	__u8 ip[40];
+	__u8 opt[SW_OPT_BYTES + 1];
+	struct sw_answer answer;
 };
 
 struct {
@@ -53,6 +87,10 @@ struct {
 #define SW_IPV6_BYTES 40
 #define SW_UDP_BYTES 8
 #define SW_DNS_BYTES 12
+/* The least frame on a cable, without its checksum. */
+#define SW_FRAME_MIN 60
+/* The bytes of answers over UDP that the record of EDNS promises. */
+#define SW_EDNS_PAYLOAD 1232
 #define SW_PORT_DNS 53
 #define SW_PORT_DNS_TLS 853
 /* The maximum number of extension headers that the program skips. */
@@ -82,11 +120,16 @@ SW_INLINE __u32 sw_be16(const __u8 *p)
 	return (__u32)p[0] << 8 | p[1];
 }
 
-/* A packet's payload: its protocol, its place in the frame, and its bytes by the header. */
+/*
+ * A packet's payload: its protocol, its place in the frame, and its bytes by the header. And the
+ * place of the IP header, and whether it is one of IPv6.
+ */
 struct sw_carried {
 	__u32 protocol;
 	__u32 at;
 	__u32 bytes;
+	__u32 ip;
+	__u32 is_v6;
 };
 
 /*
@@ -236,9 +279,17 @@ SW_INLINE __u32 sw_other_port(__u32 protocol, __u32 port)
 	}
 }
 
+/* The rule of a value, but for that of the name itself beside a wildcard. */
+SW_INLINE long sw_value_rule(__u64 value)
+{
+	if (value & SW_NAMES_BLOCK)
+		return SW_NAMES_BLOCK;
+	return value & SW_NAMES_TRUNCATE;
+}
+
 /*
- * The rule for a name, SW_NAMES_BLOCK or SW_NAMES_ALLOW, or a negative error: -ENOENT without a
- * rule. `is_cut`: the key is a part of that of the name.
+ * The rule for a name, SW_NAMES_BLOCK, SW_NAMES_ALLOW or SW_NAMES_TRUNCATE, or a negative error:
+ * -ENOENT without a rule. `is_cut`: the key is a part of that of the name.
  */
 SW_INLINE long sw_rule(struct sw_names_work *work, sw_at room, int is_cut)
 {
@@ -249,33 +300,213 @@ SW_INLINE long sw_rule(struct sw_names_work *work, sw_at room, int is_cut)
 		return found ? found : -EUCLEAN;
 	value = sw_u64(found);
 	/* Most rules are for a name and for those below it. */
-	if (value < SW_NAMES_WILD || is_cut)
-		return value & SW_NAMES_BLOCK;
+	if (!(value & (SW_NAMES_WILD | SW_NAMES_WILD_AND_OWN)) || is_cut)
+		return sw_value_rule(value);
 	found = sw_qp_lookup(sw_names_windows.list, &work->key);
 	/* The rule is that of a name above. */
 	if (found == -ENOENT)
-		return value & SW_NAMES_BLOCK;
+		return sw_value_rule(value);
 	if (found <= 0)
 		return found ? found : -EUCLEAN;
 	value = sw_u64(found);
-	if (value & SW_NAMES_WILD_AND_OWN)
-		return value & SW_NAMES_WILD ? SW_NAMES_BLOCK : SW_NAMES_ALLOW;
+	if (value & SW_NAMES_WILD_AND_OWN) {
+		if (value & SW_NAMES_WILD)
+			return SW_NAMES_BLOCK;
+		return value & SW_NAMES_OWN_TRUNCATE ? SW_NAMES_TRUNCATE : SW_NAMES_ALLOW;
+	}
 	if (!(value & SW_NAMES_WILD))
-		return value & SW_NAMES_BLOCK;
+		return sw_value_rule(value);
 	/* The name has no rule of its own, so those above it count. */
 	found = sw_dns_parent(&work->key, &work->name, room);
 	if (found > 0)
 		found = sw_qp_ancestor(sw_names_windows.list, &work->key);
 	if (found <= 0)
 		return found ? found : -EUCLEAN;
-	return sw_u64(found) & SW_NAMES_BLOCK;
+	return sw_value_rule(sw_u64(found));
+}
+
+/* The checksum of a sum of words, in the order of the bytes in memory. */
+SW_INLINE __u16 sw_checksum(__s64 words)
+{
+	__u32 sum = words;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return ~sum;
+}
+
+SW_INLINE void sw_put_be16(__u8 *p, __u32 value)
+{
+	p[0] = value >> 8;
+	p[1] = value;
+}
+
+/* Exchanges two places of this many bytes, 16 at most. */
+#define SW_EXCHANGE(a, b, bytes)                     \
+	do {                                         \
+		__u8 sw_kept[16];                    \
+		__builtin_memcpy(sw_kept, a, bytes); \
+		__builtin_memcpy(a, b, bytes);       \
+		__builtin_memcpy(b, sw_kept, bytes); \
+	} while (0)
+
+/* Whether an address of IPv4 is that of one machine. */
+SW_INLINE int sw_is_unicast4(const __u8 *address)
+{
+	return address[0] && address[0] != 127 && address[0] < 224;
+}
+
+/* The same of IPv6: neither a group nor the unspecified or the loopback address. */
+SW_INLINE int sw_is_unicast6(const __u8 *address)
+{
+	__u64 high, low;
+
+	__builtin_memcpy(&high, address, 8);
+	__builtin_memcpy(&low, address + 8, 8);
+	return address[0] != 0xff && (high || (low & ~__builtin_bswap64(1)));
+}
+
+/*
+ * Makes the headers of an answer of `bytes` bytes of UDP from those of a query. Returns whether it
+ * can be answered.
+ */
+SW_INLINE int sw_answer_headers(struct xdp_md *ctx, struct sw_names_work *work, __u32 bytes)
+{
+	__u8 *ethernet = work->ethernet, *ip = work->ip, *covered = work->answer.covered;
+	__u16 sum;
+
+	if (bpf_xdp_load_bytes(ctx, 0, ethernet, 12))
+		return 0;
+	/* Frames to or from groups. */
+	if ((ethernet[0] | ethernet[6]) & 1)
+		return 0;
+	SW_EXCHANGE(ethernet, ethernet + 6, 6);
+	__builtin_memset(covered, 0, sizeof(work->answer.covered));
+	if (work->is_v6) {
+		if (bpf_xdp_load_bytes(ctx, work->ip_at, ip, SW_IPV6_BYTES))
+			return 0;
+		if (!sw_is_unicast6(ip + 8) || !sw_is_unicast6(ip + 24))
+			return 0;
+		SW_EXCHANGE(ip + 8, ip + 24, 16);
+		/* No traffic class and no label of a flow. */
+		ip[0] = 0x60;
+		ip[1] = ip[2] = ip[3] = 0;
+		sw_put_be16(ip + 4, bytes);
+		ip[7] = 64;
+		__builtin_memcpy(covered, ip + 8, 32);
+	} else {
+		if (bpf_xdp_load_bytes(ctx, work->ip_at, ip, SW_IPV4_BYTES))
+			return 0;
+		if (!sw_is_unicast4(ip + 12) || !sw_is_unicast4(ip + 16))
+			return 0;
+		SW_EXCHANGE(ip + 12, ip + 16, 4);
+		ip[1] = 0;
+		sw_put_be16(ip + 2, SW_IPV4_BYTES + bytes);
+		ip[8] = 64;
+		ip[10] = ip[11] = 0;
+		sum = sw_checksum(bpf_csum_diff(0, 0, ip, SW_IPV4_BYTES, 0));
+		__builtin_memcpy(ip + 10, &sum, 2);
+		__builtin_memcpy(covered, ip + 12, 8);
+	}
+	covered[37] = SW_PROTO_UDP;
+	sw_put_be16(covered + 38, bytes);
+	return 1;
+}
+
+/*
+ * Makes a query an answer with the bit TC and without records, which goes back to its sender.
+ * `question`: the bytes of the question, which begins at `at`. `left`: the bytes of the message
+ * from there on. Returns the verdict.
+ *
+ * An answer is not longer than its query. A query whose packet has other headers than Ethernet,
+ * tags, IP and UDP cannot be answered, and is dropped. So is one whose question has pointers: the
+ * header that they may lead to is another one in the answer.
+ *
+ * The verifier looks at this function once, whoever calls it.
+ */
+SW_GLOBAL __u32 sw_truncate(struct xdp_md *ctx, __u32 at, __u32 question, __u32 left)
+{
+	__u32 udp = at - SW_DNS_BYTES - SW_UDP_BYTES, loaded, bytes, words, frame, wanted, has_opt = 0, zero = 0;
+	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
+	struct sw_answer *answer;
+	__u8 *opt, *end;
+	__u16 sum;
+
+	if (!work)
+		return SW_NAMES_DROPPED;
+	answer = &work->answer;
+	opt = work->opt;
+	if (work->is_pointed || udp != work->ip_at + (work->is_v6 ? SW_IPV6_BYTES : SW_IPV4_BYTES))
+		return SW_NAMES_DROPPED;
+	sw_hide(question);
+	if (question < 5 || question > SW_QUESTION_MAX)
+		return SW_NAMES_DROPPED;
+	loaded = SW_UDP_BYTES + SW_DNS_BYTES + question;
+	sw_hide(loaded);
+	if (loaded < 1 || loaded > SW_UDP_BYTES + SW_DNS_BYTES + SW_QUESTION_MAX)
+		return SW_NAMES_DROPPED;
+	if (bpf_xdp_load_bytes(ctx, udp, answer->udp, loaded))
+		return SW_NAMES_DROPPED;
+	/* No answer can go to this port. */
+	if (!sw_be16(answer->udp))
+		return SW_NAMES_DROPPED;
+	/* Its only other record is that of EDNS, of version 0. */
+	if (sw_be16(answer->dns + 4) == 1 && !sw_be16(answer->dns + 6) && !sw_be16(answer->dns + 8) &&
+	    sw_be16(answer->dns + 10) == 1 && left >= question + SW_OPT_BYTES &&
+	    !bpf_xdp_load_bytes(ctx, at + question, opt, SW_OPT_BYTES))
+		has_opt = !opt[0] && !opt[1] && opt[2] == 41 && !opt[6];
+	end = answer->rest + question;
+	if (has_opt) {
+		/* The answer has such a record, too, with the query's bit DO and without options. */
+		sw_put_be16(opt + 3, SW_EDNS_PAYLOAD);
+		opt[5] = 0;
+		opt[7] &= 0x80;
+		opt[8] = opt[9] = opt[10] = 0;
+		__builtin_memcpy(end, opt, SW_OPT_BYTES);
+		end += SW_OPT_BYTES;
+	}
+	end[0] = end[1] = end[2] = 0;
+	bytes = SW_UDP_BYTES + SW_DNS_BYTES + question + (has_opt ? SW_OPT_BYTES : 0);
+	if (!sw_answer_headers(ctx, work, bytes))
+		return SW_NAMES_DROPPED;
+	SW_EXCHANGE(answer->udp, answer->udp + 2, 2);
+	sw_put_be16(answer->udp + 4, bytes);
+	answer->udp[6] = answer->udp[7] = 0;
+	/* A response with TC, the query's RD and CD, and RA as RD. */
+	answer->dns[3] = (answer->dns[3] & 0x10) | (answer->dns[2] & 1) << 7;
+	answer->dns[2] = (answer->dns[2] & 1) | 0x82;
+	sw_put_be16(answer->dns + 4, 1);
+	sw_put_be16(answer->dns + 6, 0);
+	sw_put_be16(answer->dns + 8, 0);
+	sw_put_be16(answer->dns + 10, has_opt);
+	words = (sizeof(answer->covered) + bytes + 3) & ~3u;
+	sw_hide(words);
+	if (words > sizeof(*answer))
+		return SW_NAMES_DROPPED;
+	sum = sw_checksum(bpf_csum_diff(0, 0, answer, words, 0));
+	/* Zero stands for "no checksum". */
+	sum = sum ? sum : 0xffff;
+	__builtin_memcpy(answer->udp + 6, &sum, 2);
+	sw_hide(bytes);
+	if (bytes < 1 || bytes > sizeof(*answer) - sizeof(answer->covered))
+		return SW_NAMES_DROPPED;
+	if (bpf_xdp_store_bytes(ctx, 0, work->ethernet, 12) || bpf_xdp_store_bytes(ctx, udp, answer->udp, bytes))
+		return SW_NAMES_DROPPED;
+	if (bpf_xdp_store_bytes(ctx, work->ip_at, work->ip, work->is_v6 ? SW_IPV6_BYTES : SW_IPV4_BYTES))
+		return SW_NAMES_DROPPED;
+	wanted = udp + bytes;
+	wanted = wanted < SW_FRAME_MIN ? SW_FRAME_MIN : wanted;
+	frame = (long)ctx->data_end - (long)ctx->data;
+	if (frame > wanted && bpf_xdp_adjust_tail(ctx, (int)wanted - (int)frame))
+		return SW_NAMES_DROPPED;
+	return SW_NAMES_TRUNCATED;
 }
 
 /*
  * Looks up the name of the first question, and returns the verdict. `left`: the bytes of the
  * message from `at` on.
  */
-SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
+SW_INLINE __u32 sw_question(struct xdp_md *ctx, const struct sw_carried *carried, __u32 at, __u32 left)
 {
 	__u32 zero = 0, copied = left < SW_DNS_WIRE_MAX ? left : SW_DNS_WIRE_MAX;
 	struct sw_names_work *work = bpf_map_lookup_elem(&sw_names_scratch, &zero);
@@ -287,6 +518,9 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 		room += (__u64)bpf_get_smp_processor_id() * SW_DNS_ROOM_BYTES;
 	if (!work)
 		return SW_NAMES_ERROR;
+	work->ip_at = carried->ip;
+	work->is_v6 = carried->is_v6;
+	work->is_pointed = 0;
 	sw_hide(copied);
 	if (copied < 1 || copied > SW_DNS_WIRE_MAX)
 		return SW_NAMES_MALFORMED;
@@ -294,6 +528,7 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 		return SW_NAMES_MALFORMED;
 	used = sw_dns_key(&work->key, &work->name, copied, room);
 	if (used == -EMLINK) {
+		work->is_pointed = 1;
 		/* No resolver compresses a question, but servers read it, and so must a filter. */
 		end = sw_dns_read_packet(&work->name, ctx, at - SW_DNS_BYTES, left + SW_DNS_BYTES, SW_DNS_BYTES);
 		used = end > 0 ? sw_dns_key(&work->key, &work->name, SW_DNS_WIRE_MAX, room) : end;
@@ -323,7 +558,11 @@ SW_INLINE __u32 sw_question(struct xdp_md *ctx, __u32 at, __u32 left)
 	 * Nothing that was looked up blocks the name. The bytes behind a key that was cut off were
 	 * not looked up.
 	 */
-	return is_cut ? SW_NAMES_TOO_LONG : SW_NAMES_PASSED;
+	if (is_cut)
+		return SW_NAMES_TOO_LONG;
+	if (rule != SW_NAMES_TRUNCATE)
+		return SW_NAMES_PASSED;
+	return sw_truncate(ctx, at, used + 4, left);
 }
 
 /* The verdict on a packet. */
@@ -345,6 +584,8 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 		type = sw_be16(packet + at + 2);
 		at += 4;
 	}
+	carried.ip = at;
+	carried.is_v6 = type == 0x86dd;
 	if (type == 0x0800)
 		why = sw_ipv4(packet, end, at, &carried);
 	else if (type == 0x86dd)
@@ -376,7 +617,7 @@ SW_INLINE __u32 sw_look(struct xdp_md *ctx)
 	/* A response, an operation other than a query, or a message without a question. */
 	if (dns[2] & 0xf8 || !sw_be16(dns + 4))
 		return SW_NAMES_NOT_QUERY;
-	return sw_question(ctx, at + SW_UDP_BYTES + SW_DNS_BYTES, bytes - SW_UDP_BYTES - SW_DNS_BYTES);
+	return sw_question(ctx, &carried, at + SW_UDP_BYTES + SW_DNS_BYTES, bytes - SW_UDP_BYTES - SW_DNS_BYTES);
 }
 
 SEC("xdp")
@@ -387,6 +628,8 @@ int sw_xdp_names(struct xdp_md *ctx)
 
 	if (count)
 		++*count;
+	if (why == SW_NAMES_TRUNCATED)
+		return XDP_TX;
 	/* A query that may be for a blocked name does not pass. */
 	return why == SW_NAMES_DROPPED || why == SW_NAMES_TOO_LONG || why == SW_NAMES_COMPRESSED ? XDP_DROP : XDP_PASS;
 }

@@ -129,12 +129,108 @@ fn be16(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// The expected verdict on a frame.
 pub fn oracle(frame: &[u8], rules: &Rules) -> NamesVerdict {
-    match carried(frame) {
+    let verdict = match carried(frame) {
         Ok((protocol, packet, length)) => {
             carries(protocol, packet, length, rules).unwrap_or(NamesVerdict::Malformed)
         }
         Err(verdict) => verdict,
+    };
+    match verdict {
+        NamesVerdict::Truncated if truncated(frame).is_none() => NamesVerdict::Dropped,
+        verdict => verdict,
     }
+}
+
+/// The checksum of words of 16 bits.
+fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+    let mut sum = 0u32;
+    for part in parts {
+        for pair in part.chunks(2) {
+            sum += u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |byte| u32::from(*byte));
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_be_bytes()
+}
+
+/// The frame that answers the query of a frame with the bit TC; `None` if it cannot be answered.
+pub fn truncated(frame: &[u8]) -> Option<Vec<u8>> {
+    let (mut at, mut kind) = (14, be16(frame, 12)?);
+    while kind == 0x8100 || kind == 0x88a8 {
+        kind = be16(frame, at + 2)?;
+        at += 4;
+    }
+    let is_v6 = kind == 0x86dd;
+    let (header, protocol) = if is_v6 { (40, 6) } else { (20, 9) };
+    let ip = frame.get(at..at + header)?;
+    let is_one = |address: &[u8]| match address.len() {
+        4 => address[0] != 0 && address[0] != 127 && address[0] < 224,
+        _ => {
+            let zeros = address[..15].iter().all(|byte| *byte == 0);
+            address[0] != 0xff && !(zeros && address[15] < 2)
+        }
+    };
+    let (from, to) = match is_v6 {
+        true => (&ip[8..24], &ip[24..40]),
+        false => (&ip[12..16], &ip[16..20]),
+    };
+    let has_options = !is_v6 && ip[0] != 0x45;
+    let of_group = (frame[0] | frame[6]) & 1 == 1;
+    if ip[protocol] != 17 || has_options || of_group || !is_one(from) || !is_one(to) {
+        return None;
+    }
+    let udp = frame.get(at + header..)?;
+    let (said, message) = (be16(udp, 4)?, udp.get(8..)?);
+    if be16(udp, 0)? == 0 {
+        return None;
+    }
+    // The question, without compression.
+    let mut end = 12;
+    while message.get(end)? & 0xc0 == 0 && message[end] != 0 {
+        end += 1 + usize::from(message[end]);
+    }
+    if message[end] != 0 {
+        return None;
+    }
+    let question = message.get(12..end + 5)?;
+    let opt = message.get(end + 5..end + 16);
+    let opt = opt.filter(|_| message[4..12] == [0, 1, 0, 0, 0, 0, 0, 1] && said - 8 >= end + 16);
+    let opt = opt.filter(|opt| opt[..3] == [0, 0, 41] && opt[6] == 0);
+    let mut answer = message[..2].to_vec();
+    let recursion = message[2] & 1;
+    answer.extend([0x82 | recursion, recursion << 7 | message[3] & 0x10]);
+    answer.extend([0, 1, 0, 0, 0, 0, 0, opt.is_some().into()]);
+    answer.extend(question);
+    if let Some(opt) = opt {
+        answer.extend([0, 0, 41, 0x04, 0xd0, 0, 0, opt[7] & 0x80, 0, 0, 0]);
+    }
+    let length = ((8 + answer.len()) as u16).to_be_bytes();
+    let mut datagram = [&udp[2..4], &udp[..2], &length, &[0, 0], &answer[..]].concat();
+    let sum = match checksum(&[from, to, &[0, 17], &length, &datagram]) {
+        [0, 0] => [0xff; 2],
+        sum => sum,
+    };
+    datagram[6..8].copy_from_slice(&sum);
+    let head = match is_v6 {
+        true => [&[0x60, 0, 0, 0], &length[..], &[17, 64], to, from].concat(),
+        false => {
+            let total = ((28 + answer.len()) as u16).to_be_bytes();
+            let part = [&[0x45, 0], &total[..], &ip[4..8], &[64, 17]].concat();
+            let sum = checksum(&[&part, to, from]);
+            [&part, &sum[..], to, from].concat()
+        }
+    };
+    let link = [&frame[6..12], &frame[..6], &frame[12..at]].concat();
+    let mut all = [link, head, datagram].concat();
+    // A frame on a cable has 60 bytes at least.
+    all.extend(
+        frame
+            .get(all.len()..frame.len().min(60))
+            .unwrap_or_default(),
+    );
+    Some(all)
 }
 
 /// The protocol that an IP packet carries, the available part of its payload, and the payload's
@@ -267,7 +363,7 @@ fn question(message: &[u8], said: usize, rules: &Rules) -> Option<NamesVerdict> 
     });
     Some(match found {
         Some(NameRule::Block) => NamesVerdict::Dropped,
-        Some(NameRule::Allow) => NamesVerdict::Passed,
-        None => NamesVerdict::Passed,
+        Some(NameRule::Truncate) => NamesVerdict::Truncated,
+        Some(NameRule::Allow) | None => NamesVerdict::Passed,
     })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use sapwood::key::dns_name_to_text;
 use sapwood::qp::OrderedRead;
 use sapwood_lists::{Fate, Loader, Meta, NotRules, Options, Source, closest_entries};
-use sapwood_xdp::NameRule;
+use sapwood_xdp::{EntryRules, NameRule};
 
 use crate::cli::live::LiveArgs;
 use crate::errors::Error;
@@ -45,11 +45,35 @@ fn of_list(list: Source, strict: bool) -> Result<Rules, Error> {
     rules.map_err(|error| lists::no_rules(path.as_ref(), error))
 }
 
-fn rules(map: &dyn OrderedRead<[u8]>, meta: &Meta) -> Result<Rules, NotRules> {
-    let rule = |fate| match fate {
+/// The rule of a filter.
+fn rule(fate: Fate) -> NameRule {
+    match fate {
         Fate::Block => NameRule::Block,
+        Fate::Truncate => NameRule::Truncate,
         Fate::Pass => NameRule::Allow,
+    }
+}
+
+/// The entries of a live map of lists for a filter, by their keys.
+pub fn entries(path: &Path, live: &LiveArgs) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+    let Opened::Map(mut map) = lists::open(path, live)? else {
+        return Err(lists::no_rules(path, NotRules));
     };
+    let entries = lists::read(&mut *map, path, |map, meta| {
+        closest_entries(map, meta).map_err(|error| lists::no_rules(path, error))
+    })?;
+    let entries = entries.into_iter().map(|entry| {
+        let below = (entry.below != entry.itself).then(|| rule(entry.below));
+        let rules = EntryRules {
+            own: Some(rule(entry.itself)),
+            wildcard: below,
+        };
+        (entry.key, rules.value().unwrap_or_default())
+    });
+    Ok(entries.collect())
+}
+
+fn rules(map: &dyn OrderedRead<[u8]>, meta: &Meta) -> Result<Rules, NotRules> {
     let mut all = Vec::new();
     for entry in closest_entries(map, meta)? {
         // A filter takes a name whose first label is a star for a wildcard. The resolver knows it.

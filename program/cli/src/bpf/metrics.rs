@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use sapwood::qsbr::Stall;
 use sapwood::route::CacheStats;
-use sapwood_bpf::HopTables;
+use sapwood_bpf::{HopTables, UserStore};
 use sapwood_routes::{MirrorStats, RouteMirror, XdpRouter};
-use sapwood_xdp::XdpNames;
+use sapwood_xdp::{NamesCounts, StoreRooms, XdpNames};
 
 use super::serve::Daemon;
 use super::served::Served;
@@ -52,29 +53,78 @@ impl NamesMetrics {
     }
 
     /// Sets the metrics. Counts that the kernel does not give stay as they are.
-    pub fn update(&self, filter: &XdpNames) {
-        let counts = filter.counts();
-        for (verdict, count) in counts.iter().flat_map(|counts| counts.iter()) {
+    pub fn update(&self, state: &NamesState) {
+        for (verdict, count) in state.counts.iter().flat_map(|counts| counts.iter()) {
             raise(&self.packets.with_label_values(&[verdict.name()]), count);
         }
-        set(&self.interfaces, filter.links().len());
-        let map = filter.rules().map();
-        let memory = map.memory();
-        set(&self.rules, memory.entries);
-        set(&self.bytes, memory.total());
-        for (kind, bytes) in [
-            ("branches", memory.branches.1),
-            ("clusters", memory.clusters.1),
-            ("leaves", memory.leaves.1),
-            ("index", memory.index),
-            ("pooled", memory.pooled),
-            ("free", memory.arena.free),
-        ] {
+        set(&self.interfaces, state.interfaces);
+        set(&self.rules, state.rules);
+        set(&self.bytes, state.bytes);
+        for (kind, bytes) in state.memory {
             set(&self.memory.with_label_values(&[kind]), bytes);
         }
-        set(&self.garbage, memory.waiting.1);
-        raise(&self.periods, map.domain().generation().get());
-        set_stalls(&self.stalls, &map.domain().stalls());
+        set(&self.garbage, state.garbage);
+        raise(&self.periods, state.periods);
+        set_stalls(&self.stalls, &state.stalls);
+    }
+}
+
+/// What `bpf names run` shows of its filter.
+pub struct NamesState {
+    counts: Option<NamesCounts>,
+    interfaces: usize,
+    rules: usize,
+    bytes: usize,
+    memory: [(&'static str, usize); 6],
+    garbage: usize,
+    periods: u64,
+    stalls: Vec<Stall>,
+}
+
+impl NamesState {
+    /// That of a filter with a list of its own.
+    pub fn of_list(filter: &XdpNames) -> Self {
+        let map = filter.rules().map();
+        let memory = map.memory();
+        NamesState {
+            counts: filter.counts().ok(),
+            interfaces: filter.links().len(),
+            rules: memory.entries,
+            bytes: memory.total(),
+            memory: [
+                ("branches", memory.branches.1),
+                ("clusters", memory.clusters.1),
+                ("leaves", memory.leaves.1),
+                ("index", memory.index),
+                ("pooled", memory.pooled),
+                ("free", memory.arena.free),
+            ],
+            garbage: memory.waiting.1,
+            periods: map.domain().generation().get(),
+            stalls: map.domain().stalls(),
+        }
+    }
+
+    /// That of a filter with a store.
+    pub fn of_store(filter: &XdpNames<StoreRooms>, store: &UserStore<u64>) -> Self {
+        let memory = store.memory();
+        NamesState {
+            counts: filter.counts().ok(),
+            interfaces: filter.links().len(),
+            rules: memory.map.entries,
+            bytes: memory.map.total(),
+            memory: [
+                ("branches", memory.map.branches.1),
+                ("clusters", memory.map.clusters.1),
+                ("leaves", memory.map.leaves.1),
+                ("index", memory.map.index),
+                ("pooled", 0),
+                ("free", memory.map.arena.free),
+            ],
+            garbage: memory.waiting.1,
+            periods: store.domain().generation().get(),
+            stalls: store.domain().stalls(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `sapwood bpf`: maps in the kernel, and the programs that use them.
 
 mod arenas;
+mod follow;
 mod list;
 mod load;
 mod maps;

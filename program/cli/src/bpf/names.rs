@@ -15,8 +15,9 @@ use sapwood_xdp::{
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use super::follow::Followed;
 use super::list::read;
-use super::metrics::NamesMetrics;
+use super::metrics::{NamesMetrics, NamesState};
 use crate::cli::bpf::{ChangeArgs, FilterArgs, LoadArgs, PinArgs, RunArgs};
 use crate::commands::{Lines, PAUSE, lines};
 use crate::errors::{Answer, Error, Outcome, complain};
@@ -28,30 +29,34 @@ use crate::service::Service;
 use crate::span;
 
 /// The name of the list's window.
-const WINDOW: &str = "blocked";
+pub(super) const WINDOW: &str = "blocked";
 
-/// Reads the list and attaches the filter to its interfaces.
-fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
-    sapwood_bpf::check()?;
-    let bytes = usize::try_from(args.bytes)
+/// The bytes of the list.
+pub(super) fn list_bytes(args: &FilterArgs) -> Result<usize, Error> {
+    usize::try_from(args.bytes)
         .ok()
         .and_then(|bytes| bytes.checked_next_multiple_of(4096))
-        .ok_or_else(|| Error::Usage(format!("--bytes {} is too large", args.bytes)))?;
-    let interfaces = args
-        .interfaces
-        .iter()
-        .map(|name| Ok((name, interface_index(name)?)))
-        .collect::<Result<Vec<_>, Error>>()?;
-    let load = span!(INFO, "load", list = %args.list.display());
-    let rules = read(&args.list, args.strict)?;
-    drop(load);
-    let arena = BpfArena::create(bytes)?;
-    let mut filter = XdpNames::load(&arena, WINDOW, rules)?;
-    let mode = args.generic.then_some(XdpMode::Generic);
-    let count = filter.rules().map().len();
+        .ok_or_else(|| Error::Usage(format!("--bytes {} is too large", args.bytes)))
+}
+
+/// The names and the numbers of the interfaces.
+pub(super) fn interfaces(args: &FilterArgs) -> Result<Vec<(&str, u32)>, Error> {
+    let all = args.interfaces.iter();
+    all.map(|name| Ok((name.as_str(), interface_index(name)?)))
+        .collect()
+}
+
+/// Attaches a filter with so many names to interfaces.
+pub(super) fn attach<L>(
+    filter: &mut XdpNames<L>,
+    interfaces: &[(&str, u32)],
+    is_generic: bool,
+    count: usize,
+) -> Result<(), Error> {
+    let mode = is_generic.then_some(XdpMode::Generic);
     for (name, index) in interfaces {
         let _attach = span!(INFO, "attach", interface = %name, names = count);
-        let link = filter.attach(index, mode)?;
+        let link = filter.attach(*index, mode)?;
         if let Some(why) = link.native_refused() {
             complain(&format!(
                 "{name}: the driver takes no program ({why}); generic mode is slower"
@@ -59,6 +64,21 @@ fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
         }
         complain(&format!("{name}: {count} names, {} mode", link.mode()));
     }
+    Ok(())
+}
+
+/// Reads the list and attaches the filter to its interfaces.
+fn start(args: &FilterArgs) -> Result<XdpNames, Error> {
+    sapwood_bpf::check()?;
+    let bytes = list_bytes(args)?;
+    let interfaces = interfaces(args)?;
+    let load = span!(INFO, "load", list = %args.list.display());
+    let list = read(&args.list, args.strict)?;
+    drop(load);
+    let arena = BpfArena::create(bytes)?;
+    let mut filter = XdpNames::load(&arena, WINDOW, list)?;
+    let count = filter.rules().map().len();
+    attach(&mut filter, &interfaces, args.generic, count)?;
     Ok(filter)
 }
 
@@ -230,15 +250,18 @@ pub fn run(args: &RunArgs) -> Outcome {
     }
     let mut service = Service::begin(args.service.metrics.as_ref(), &[])?;
     let metrics = NamesMetrics::new(service.metrics())?;
-    let filter = start(&args.filter)?;
-    let status = format!("{} names", filter.rules().map().len());
-    service.ready(&status, || metrics.update(&filter))?;
+    let mut filter = match args.live.wait() {
+        None => Filter::Own(start(&args.filter)?),
+        Some(_) => Filter::Followed(Box::new(Followed::start(&args.filter, &args.live)?)),
+    };
+    let status = format!("{} names", filter.names());
+    service.ready(&status, || metrics.update(&filter.state()))?;
     let out = Output::lines(args.json);
     // A list on stdin has been read to its end, which is not the end of commands.
     let is_free = args.filter.list != Path::new("-") && !args.no_commands;
     let commands = is_free.then(lines);
     let mut running = Running {
-        filter: &filter,
+        filter: &mut filter,
         metrics,
         service,
         out,
@@ -250,7 +273,7 @@ pub fn run(args: &RunArgs) -> Outcome {
         mut out,
         ..
     } = running;
-    service.stopping(|| metrics.update(&filter));
+    service.stopping(|| metrics.update(&filter.state()));
     let counts = filter.counts()?;
     drop(filter);
     ended?;
@@ -259,9 +282,63 @@ pub fn run(args: &RunArgs) -> Outcome {
     Ok(Answer::Yes)
 }
 
+/// A filter that runs: with a list of its own, or with a live map that it follows.
+enum Filter {
+    Own(XdpNames),
+    Followed(Box<Followed>),
+}
+
+impl Filter {
+    /// The number of entries.
+    fn names(&self) -> usize {
+        match self {
+            Filter::Own(filter) => filter.rules().map().len(),
+            Filter::Followed(followed) => followed.store.len(),
+        }
+    }
+
+    fn counts(&self) -> Result<NamesCounts, Error> {
+        Ok(match self {
+            Filter::Own(filter) => filter.counts()?,
+            Filter::Followed(followed) => followed.filter.counts()?,
+        })
+    }
+
+    fn state(&self) -> NamesState {
+        match self {
+            Filter::Own(filter) => NamesState::of_list(filter),
+            Filter::Followed(followed) => NamesState::of_store(&followed.filter, &followed.store),
+        }
+    }
+
+    fn rule_for(&self, name: &str) -> Result<Option<(String, NameRule)>, Error> {
+        match self {
+            Filter::Own(filter) => Ok(filter.rules().rule_for(name)?),
+            Filter::Followed(followed) => followed.rule_for(name),
+        }
+    }
+
+    /// Makes a change of a rule; returns the word for its outcome.
+    fn change(&self, change: Change, name: &str) -> Result<&'static str, Error> {
+        match self {
+            Filter::Own(filter) => change.make(filter.rules(), name),
+            Filter::Followed(_) => Err(Error::Usage(
+                "rules come from the live map: change a list of \"lists serve\"".into(),
+            )),
+        }
+    }
+
+    /// What is to do at times.
+    fn tick(&mut self) {
+        if let Filter::Followed(followed) = self {
+            followed.tick();
+        }
+    }
+}
+
 /// A filter that runs, and what shows what it does.
 struct Running<'f> {
-    filter: &'f XdpNames,
+    filter: &'f mut Filter,
     metrics: NamesMetrics,
     service: Service,
     out: Output,
@@ -271,7 +348,9 @@ impl Running<'_> {
     /// Runs the commands of stdin until they end or a signal comes.
     fn until(&mut self, commands: Option<&Lines>, stop: &AtomicBool) -> Result<(), Error> {
         while !stop.load(Ordering::Relaxed) {
-            self.service.tick(|| self.metrics.update(self.filter));
+            self.filter.tick();
+            self.service
+                .tick(|| self.metrics.update(&self.filter.state()));
             let Some(commands) = commands else {
                 std::thread::sleep(PAUSE);
                 continue;
@@ -296,17 +375,16 @@ impl Running<'_> {
 
     /// Runs a command. The error of a bad command is printed, and the program goes on.
     fn command(&mut self, words: &[&str]) -> Result<(), Error> {
-        let rules = self.filter.rules();
         let done = match words {
             [] => return Ok(()),
             ["stats"] => return show(&mut self.out, &self.filter.counts()?),
-            ["block", name] => (name, Change::Block.make(rules, name)),
-            ["allow", name] => (name, Change::Allow.make(rules, name)),
-            ["free", name] => (name, Change::Free.make(rules, name)),
+            ["block", name] => (name, self.filter.change(Change::Block, name)),
+            ["allow", name] => (name, self.filter.change(Change::Allow, name)),
+            ["free", name] => (name, self.filter.change(Change::Free, name)),
             ["rule", name] => match name_of(name.as_bytes(), None) {
-                Ok(asked) => match rules.rule_for(&asked) {
+                Ok(asked) => match self.filter.rule_for(&asked) {
                     Ok(rule) => return print_rule(name, rule, &mut self.out),
-                    Err(error) => (name, Err(error.into())),
+                    Err(error) => (name, Err(error)),
                 },
                 Err(what) => (name, Err(Error::Usage(what))),
             },
@@ -346,6 +424,7 @@ fn print_rule(name: &str, rule: Option<(String, NameRule)>, out: &mut Output) ->
     let (by, word) = match &rule {
         Some((by, NameRule::Block)) => (by.as_str(), "block"),
         Some((by, NameRule::Allow)) => (by.as_str(), "allow"),
+        Some((by, NameRule::Truncate)) => (by.as_str(), "truncate"),
         None => ("", "none"),
     };
     if out.json {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::live::LiveArgs;
 use super::service::ServiceArgs;
 use crate::keys::KeyForm;
 use crate::numbers::size;
@@ -20,8 +21,8 @@ after white space. A line that is not understood is reported and left out; with 
 error. A file whose lines are mostly of that kind is an error, too. When a name comes twice, the \
 last line wins. The list may have any other format of \"lists build\", or be a map that it made: \
 then the order of rules is that of \"lists\". Rules block by NXDOMAIN, NODATA, REFUSED or no \
-answer. Other rules, and rules with conditions, are left to the resolver. Rules that change \
-nothing are left out."
+answer, and those that truncate are answered so that clients ask over TCP. Other rules, and rules \
+with conditions, are left to the resolver. Rules that change nothing are left out."
     };
 }
 /// What a change does to a list whose owner has ended.
@@ -348,11 +349,17 @@ It reads commands from stdin, one in each line:
   quit         ends the program
 A change applies from the next packet on, and no packet is lost.
 
+With --live, FILE is the live map of \"lists serve\", and the filter follows it: what a reload \
+changes applies within a second or so, all of it from one packet on, and a name that stays in the \
+lists is never missed. Then no command changes rules. While the map cannot be read, the rules stay \
+as they are, and the reason is reported.
+
 ", list_form!()),
         after_help = "Examples:
   sapwood bpf names run blocked.txt -i eth0
   sapwood bpf names run blocked.txt -i eth0 -i eth1 --no-commands
   sapwood bpf names run blocked.txt -i eth0 --metrics 127.0.0.1:9465
+  sapwood bpf names run /dev/shm/blocked --live -i eth0
   echo 'block ads.example' | sapwood bpf names run /dev/null -i lo"
     )]
     Run(RunArgs),
@@ -405,7 +412,7 @@ name had no rule.
     Free(ChangeArgs),
     /// Shows the rule that applies to names, and the name that has it
     #[command(
-        after_help = "Prints \"block\", \"allow\" or \"none\", the name, and the name that has the \
+        after_help = "Prints \"block\", \"allow\", \"truncate\" or \"none\", the name, and the name that has the \
 rule, with tabs between.
 
 Example:
@@ -450,6 +457,9 @@ pub struct RunArgs {
     /// The list and the interfaces.
     #[command(flatten)]
     pub filter: FilterArgs,
+    /// Whether the list is a live map that is followed.
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// Read no commands from stdin, and run until a signal comes.
     #[arg(long)]
     pub no_commands: bool,

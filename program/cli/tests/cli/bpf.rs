@@ -287,7 +287,11 @@ fn bpf_names_take_a_map_of_lists() {
          ||typed.test^$dnstype=AAAA\n||renamed.test^$dnsrewrite=192.0.2.1\n",
     );
     s.file("zone", "local-zone: \"dropped.test\" deny\n");
-    s.run(&["lists", "build", "ads", "zone", "-o", "map"])
+    s.file(
+        "rpz",
+        "$ORIGIN rpz.\n@ 60 SOA a. b. 1 2 3 4 5\ntcp.test CNAME rpz-tcp-only.\n",
+    );
+    s.run(&["lists", "build", "ads", "zone", "rpz", "-o", "map"])
         .code(0);
     let mut run = Session::new(lab.spawn(&s, &["bpf", "names", "run", "map", "-i", "s0"]));
     assert_eq!(
@@ -301,6 +305,8 @@ fn bpf_names_take_a_map_of_lists() {
         ("below.test", true),
         ("x.below.test", false),
         ("x.dropped.test", false),
+        ("tcp.test", false),
+        ("x.tcp.test", true),
         // The resolver knows the type and the answer.
         ("typed.test", true),
         ("renamed.test", true),
@@ -317,6 +323,86 @@ fn bpf_names_take_a_map_of_lists() {
         .code(0);
     let ran = lab.run(&s, &["bpf", "names", "run", "other", "-i", "s0"]);
     ran.code(2).complains("map of rules");
+}
+
+/// A filter follows the live map of lists. While the lists are read again, no name that stays is
+/// missed; while there is no map, the rules stay.
+#[test]
+fn bpf_names_follow_a_live_map_of_lists() {
+    let Some(lab) = Lab::new() else { return };
+    let s = Scratch::new();
+    let list = |round: usize| {
+        let many: String = (0..3000)
+            .filter(|i| i % 5 != round % 5)
+            .map(|i| format!("||n{i}.stays.test^\n"))
+            .collect();
+        s.file(
+            "new",
+            format!("{many}||ads.example^\n||round{round}.test^\n"),
+        );
+        std::fs::rename(s.path("new"), s.path("ads")).unwrap();
+    };
+    list(0);
+    s.file(
+        "zone",
+        "$ORIGIN rpz.\n@ 60 SOA a. b. 1 2 3 4 5\ntcp.example CNAME rpz-tcp-only.\n",
+    );
+    let serve = ["lists", "serve", "ads", "zone", "--live", "map", "--watch"];
+    let serve = [&serve[..], &["--remove", "--allow-shrunk"]].concat();
+    let mut lists = crate::server::Server::start(&s, &serve);
+    let names = "bpf names run map --live -i s0 --bytes 64M";
+    let names: Vec<&str> = names.split(' ').collect();
+    let mut run = lab.serve(&s, &names);
+    run.complains("2403 names");
+    let tell = |run: &mut crate::server::Server, command: &str| -> String {
+        writeln!(run.stdin.as_mut().unwrap(), "{command}").unwrap();
+        run.out.recv_timeout(LIMIT).unwrap()
+    };
+    assert_eq!(
+        tell(&mut run, "rule tcp.example"),
+        "truncate\ttcp.example\ttcp.example"
+    );
+    for round in 1..=10 {
+        list(round);
+        let wanted = format!("block\tround{round}.test\tround{round}.test");
+        let mut tries = 0;
+        loop {
+            let asked = ["www.ads.example", "ads.example", "org"];
+            assert_eq!(lab.arrive(&asked), [false, false, true]);
+            if tell(&mut run, &format!("rule round{round}.test")) == wanted {
+                break;
+            }
+            tries += 1;
+            assert!(tries < 2000, "the lists are not followed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // All of the change came with it.
+        let gone = format!("n{round}.stays.test");
+        let there = format!("n{}.stays.test", round + 1);
+        let before = format!("round{}.test", round - 1);
+        let asked = [&*gone, &there, &before];
+        assert_eq!(lab.arrive(&asked), [true, false, true], "{round}");
+    }
+    writeln!(run.stdin.as_mut().unwrap(), "block other.example").unwrap();
+    run.complains("rules come from the live map");
+    // Without the map the rules stay; another one in its place is followed.
+    writeln!(lists.stdin.as_mut().unwrap(), "quit").unwrap();
+    run.complains("the rules stay as they are");
+    assert!(!s.path("map").exists());
+    assert_eq!(lab.arrive(&["ads.example", "org"]), [false, true]);
+    s.file("ads", "||second.example^\n");
+    let lists = crate::server::Server::start(&s, &serve);
+    run.complains("the rules can be read again");
+    assert_eq!(
+        lab.arrive(&["ads.example", "second.example"]),
+        [true, false]
+    );
+    drop((run, lists));
+    assert_eq!(lab.arrive(&["second.example"]), [true]);
+    // A directory without such a map.
+    std::fs::create_dir(s.path("empty")).unwrap();
+    let ran = lab.run(&s, &["bpf", "names", "run", "empty", "--live", "-i", "s0"]);
+    ran.code(2).complains("empty");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn blocks(action: &Action) -> bool {
 #[test]
 fn the_closest_entry_blocks_what_the_rules_block() {
     let mut random = fastrand::Rng::with_seed(4);
-    let (mut blocked, mut passed, mut left) = (0, 0, 0);
+    let (mut blocked, mut passed, mut left, mut truncated) = (0, 0, 0, 0);
     for round in 0..300 {
         let source = |list| {
             let format = random.choice(Format::ALL).unwrap();
@@ -54,13 +54,18 @@ fn the_closest_entry_blocks_what_the_rules_block() {
             for (rtype, _) in TYPES {
                 let found = verdict(map.entries(), map.meta(), &key, rtype).unwrap();
                 let is_blocked = found.as_ref().is_some_and(|it| blocks(&it.terms.action));
+                let is_cut = found
+                    .as_ref()
+                    .is_some_and(|it| it.terms.action == Action::Truncate);
                 let about = format!("round {round}, {name} {rtype}: {found:?}");
                 match fate {
                     Fate::Block => assert!(is_blocked, "{about}"),
-                    Fate::Pass => assert!(!is_blocked || has_conditions, "{about}"),
+                    Fate::Truncate => assert!(is_cut, "{about}"),
+                    Fate::Pass => assert!(!(is_blocked || is_cut) || has_conditions, "{about}"),
                 }
                 match (fate, is_blocked) {
                     (Fate::Block, _) => blocked += 1,
+                    (Fate::Truncate, _) => truncated += 1,
                     (Fate::Pass, false) => passed += 1,
                     (Fate::Pass, true) => left += 1,
                 }
@@ -68,6 +73,7 @@ fn the_closest_entry_blocks_what_the_rules_block() {
         }
     }
     assert!(blocked > 10_000 && passed > 10_000, "{blocked} {passed}");
+    assert!(truncated > 100, "{truncated}");
     assert!(
         left < blocked / 10,
         "{left} of {blocked} questions are left to the resolver"
