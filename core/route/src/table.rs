@@ -69,7 +69,7 @@ impl<H: NextHop> Buildable for RouteTable<H> {
 
 impl<H: NextHop> Builder<RouteTable<H>> {
     /// Bits of an address that the roots resolve with one load, as for a
-    /// [`Fib`](sapwood_lpm::Fib): 6, 12, 18 (the default) or 24.
+    /// [`Fib`](sapwood_lpm::Fib): 6, 12, 18 or 24. By default each root grows with its table.
     ///
     /// O(1).
     ///
@@ -164,8 +164,8 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// // Two small tables, as for customers of many, whose readers are registered once.
     /// let domain = Domain::new();
-    /// let one = RouteTable::builder().root_bits(12).domain(&domain).build()?;
-    /// let two = RouteTable::builder().root_bits(12).domain(&domain).build()?;
+    /// let one = RouteTable::builder().domain(&domain).build()?;
+    /// let two = RouteTable::builder().domain(&domain).build()?;
     /// one.insert("10.0.0.0/8".parse()?, Group::single(1))?;
     /// two.insert("10.0.0.0/8".parse()?, Group::single(2))?;
     /// let reader = domain.register("port")?;

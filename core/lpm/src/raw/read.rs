@@ -21,6 +21,12 @@ pub(crate) trait Words: Copy {
 
     /// The first block of root prefixes, or 0.
     fn root_prefixes(self) -> u32;
+
+    /// The words and the bits of the root that has replaced this one, if one has.
+    fn newest(self, mem: Mem) -> Option<(Self, u32)> {
+        let _ = mem;
+        None
+    }
 }
 
 /// The table that everybody reads.
@@ -28,15 +34,23 @@ pub(crate) trait Words: Copy {
 pub(crate) struct Published<'a> {
     root: *const AtomicU64,
     root_prefixes: &'a AtomicU32,
+    /// Where the newest root is, if the root may grow.
+    head: Option<&'a AtomicU64>,
 }
 
 impl<'a> Published<'a> {
     /// # Safety
-    /// `root` is a live root for as long as this is used. Callers ask only for slots that it has.
-    pub(crate) unsafe fn new(root: *const AtomicU64, root_prefixes: &'a AtomicU32) -> Self {
+    /// `root` is a live root for as long as this is used, and so is what `head` names. Callers ask
+    /// only for slots that it has.
+    pub(crate) unsafe fn new(
+        root: *const AtomicU64,
+        root_prefixes: &'a AtomicU32,
+        head: Option<&'a AtomicU64>,
+    ) -> Self {
         Published {
             root,
             root_prefixes,
+            head,
         }
     }
 
@@ -62,6 +76,14 @@ impl Words for Published<'_> {
     fn root_prefixes(self) -> u32 {
         sync::point();
         self.root_prefixes.load(Ordering::Acquire)
+    }
+
+    fn newest(self, mem: Mem) -> Option<(Self, u32)> {
+        sync::point();
+        let head = self.head?.load(Ordering::Acquire);
+        // SAFETY: as the caller of `new` promises.
+        let root = unsafe { mem.root(head as u32) };
+        Some((Published { root, ..self }, (head >> 32) as u32))
     }
 }
 
@@ -196,6 +218,9 @@ pub(crate) struct Reading<W> {
 /// Lanes of a batch: enough to fill the processor's queue of loads several times over.
 pub(crate) const LANES: usize = 32;
 
+/// A lookup met the mark that a root leaves behind which has grown.
+struct Moved;
+
 /// A prefix of an address: length and value.
 pub(crate) type Match = (u8, u32);
 
@@ -220,6 +245,8 @@ impl<W: Words> Reading<W> {
             if let Some(lone) = n.lone() {
                 return if lone.matches(rest.word(0)) {
                     lone.value
+                } else if lone.is_moved() {
+                    self.moved_value(key)
                 } else {
                     best
                 };
@@ -234,6 +261,23 @@ impl<W: Words> Reading<W> {
             rest = rest.skip(STRIDE);
         }
         best
+    }
+
+    /// The same table with its newest root, after a lookup met the mark of one that has grown.
+    #[cold]
+    fn newest(self) -> Option<Self> {
+        let (words, bits) = self.words.newest(self.mem)?;
+        Some(Reading {
+            words,
+            bits,
+            ..self
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn moved_value<K: Key>(self, key: K) -> u32 {
+        self.newest().map_or(0, |newest| newest.value(key))
     }
 
     /// Calls `one` with the value, or 0, of each address, and stores its results. Up to [`LANES`]
@@ -295,7 +339,10 @@ impl<W: Words> Reading<W> {
                 let best = &mut best[lane % LANES];
                 if let Some(lone) = n.lone() {
                     let matches = lone.matches(key(addr).word(depth));
-                    let better = if matches { lone.value } else { n.base() };
+                    let mut better = if matches { lone.value } else { n.base() };
+                    if lone.is_moved() {
+                        better = self.moved_value(key(addr));
+                    }
                     *best = if better == 0 { *best } else { better };
                     continue;
                 }
@@ -323,8 +370,10 @@ impl<W: Words> Reading<W> {
     pub(crate) fn longest<K: Key>(self, key: K) -> Option<Match> {
         let word = self.words.word(key.top(self.bits));
         let mut best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
-        self.on_the_way(word, key, |found| best = Some(found));
-        best
+        match self.on_the_way(word, key, |found| best = Some(found)) {
+            Ok(()) => best,
+            Err(Moved) => self.newest()?.longest(key),
+        }
     }
 
     /// All prefixes of the address, shortest first.
@@ -333,8 +382,10 @@ impl<W: Words> Reading<W> {
         let word = self.words.word(key.top(self.bits));
         let mut all = SmallVec::new();
         self.each_root_prefix(key, self.bits as u8, |found| all.push(found));
-        self.on_the_way(word, key, |found| all.push(found));
-        all
+        match self.on_the_way(word, key, |found| all.push(found)) {
+            Ok(()) => all,
+            Err(Moved) => self.newest().map_or(all, |newest| newest.matches(key)),
+        }
     }
 
     /// Each prefix of the address that ends inside the root and has at most this length, shortest
@@ -360,16 +411,19 @@ impl<W: Words> Reading<W> {
     }
 
     /// Each prefix of the address that is longer than the root, shortest first.
-    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) {
+    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) -> Result<(), Moved> {
         let (mut node, mut rest, mut depth) = (word.child(), key.skip(self.bits), self.bits);
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if let Some(lone) = n.lone() {
+                if lone.is_moved() {
+                    return Err(Moved);
+                }
                 if lone.matches(rest.word(0)) {
                     f(((depth + lone.len()) as u8, lone.value));
                 }
-                return;
+                return Ok(());
             }
             let prefixes = n.prefixes();
             for len in 1..=STRIDE {
@@ -381,6 +435,7 @@ impl<W: Words> Reading<W> {
             rest = rest.skip(STRIDE);
             depth += STRIDE;
         }
+        Ok(())
     }
 
     /// The value of exactly this prefix, or 0.
@@ -401,6 +456,11 @@ impl<W: Words> Reading<W> {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if let Some(lone) = n.lone() {
+                if lone.is_moved() {
+                    return self
+                        .newest()
+                        .map_or(0, |newest| newest.exact(key, len as u8));
+                }
                 let same = lone.len() == left && lone.matches(rest.word(0));
                 return if same { lone.value } else { 0 };
             }
