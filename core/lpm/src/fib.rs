@@ -259,14 +259,16 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// The longest prefix of an address, with a copy of its value. [`FibView`] gives references.
     ///
-    /// A pin, and the cost of [`FibView::lookup`].
+    /// A pin, and the cost of [`FibView::lookup`]. It needs the feature `std`.
+    #[cfg(feature = "std")]
     pub fn lookup(&self, addr: F::Addr) -> Option<(F::Net, V)> {
         self.read(|view| view.lookup(addr).map(|(net, value)| (net, value.clone())))
     }
 
     /// A copy of the value of exactly this prefix.
     ///
-    /// A pin, and one node for each six bits behind the root.
+    /// A pin, and one node for each six bits behind the root. It needs the feature `std`.
+    #[cfg(feature = "std")]
     pub fn get(&self, net: F::Net) -> Option<V> {
         self.read(|view| view.get(net).cloned())
     }

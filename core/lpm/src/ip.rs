@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 use sapwood_qsbr::{Domain, Guard};
@@ -266,6 +266,7 @@ impl<V: NextHop> IpFib<V> {
     /// A copy of the value of exactly this prefix.
     ///
     /// As [`Fib::get`](super::Fib::get).
+    #[cfg(feature = "std")]
     pub fn get(&self, net: IpNet) -> Option<V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),
@@ -277,6 +278,7 @@ impl<V: NextHop> IpFib<V> {
     /// ones are not unpacked.
     ///
     /// As [`Fib::lookup`](super::Fib::lookup).
+    #[cfg(feature = "std")]
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),

@@ -22,25 +22,28 @@
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
-#![cfg(feature = "std")]
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
 mod bits;
 mod both;
 mod error;
 mod family;
 mod fib;
+#[cfg(feature = "std")]
 mod fib_file;
 mod ip;
 mod memory;
 mod published;
 mod raw;
+#[cfg(feature = "std")]
 mod saved;
 mod snapshot;
 mod txn;
 mod view;
 
+#[cfg(feature = "std")]
 pub use bits::{
     AsBits, BitChildren, BitFib, BitFile, BitFileBuilder, BitIter, BitMatches, BitPrefix,
     BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
@@ -50,8 +53,10 @@ pub use family::{Family, V4, V6};
 #[doc(hidden)]
 pub use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub use fib_file::FIB_FILE_LAYOUT;
+#[cfg(feature = "std")]
 pub use fib_file::{FibFile, FibFileBuilder, HopRef, NullRoute, SavedHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
@@ -63,6 +68,7 @@ pub use view::FibParts;
 pub use view::{FibView, Matches};
 
 pub use error::{Error, Rejected};
+#[cfg(feature = "std")]
 pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.

@@ -129,6 +129,7 @@ impl Count for Portable {
 /// Counts with the processor's own instruction.
 #[derive(Clone, Copy)]
 #[cfg(all(
+    feature = "std",
     target_arch = "x86_64",
     target_feature = "sse2",
     not(miri),
@@ -137,6 +138,7 @@ impl Count for Portable {
 pub(crate) struct Native(());
 
 #[cfg(all(
+    feature = "std",
     target_arch = "x86_64",
     target_feature = "sse2",
     not(miri),
@@ -163,6 +165,7 @@ impl Count for Native {
 /// Whether the processor counts bits in one instruction that the compiler's target lacks.
 pub(crate) fn has_native() -> bool {
     #[cfg(all(
+        feature = "std",
         target_arch = "x86_64",
         target_feature = "sse2",
         not(miri),
@@ -170,6 +173,7 @@ pub(crate) fn has_native() -> bool {
     ))]
     return std::arch::is_x86_feature_detected!("popcnt");
     #[cfg(not(all(
+        feature = "std",
         target_arch = "x86_64",
         target_feature = "sse2",
         not(miri),
@@ -182,6 +186,7 @@ pub(crate) fn has_native() -> bool {
 macro_rules! counting {
     ($native:expr, $count:ident => $f:expr) => {{
         #[cfg(all(
+            feature = "std",
             target_arch = "x86_64",
             target_feature = "sse2",
             not(miri),
@@ -193,6 +198,7 @@ macro_rules! counting {
             return $f;
         }
         #[cfg(not(all(
+            feature = "std",
             target_arch = "x86_64",
             target_feature = "sse2",
             not(miri),
