@@ -18,7 +18,7 @@ done
 # tables of prefixes and routes, groups and the cache of routes.
 for target in $BARE; do
     if rustup target list --installed 2>/dev/null | grep -qx "$target"; then
-        run cargo build --locked -p sapwood --no-default-features --target "$target"
+        run cargo build --locked -p sapwood -p sapwood-vswitch --no-default-features --target "$target"
     else
         say "the target $target is not installed: the core is not built for it (ci/setup.sh installs it)"
     fi

@@ -12,13 +12,16 @@
 //! the table did before a change or after it. Trade-offs first:
 //!
 //! - A full IPv4 table takes about 14 bytes a prefix, 2 MiB of them for a root that answers most
-//!   lookups with one or two loads. Small tables do with `root_bits(12)`: 32 KiB.
+//!   lookups with one or two loads. The root of a small table is small, and grows with it, so that
+//!   a process can have many tables.
 //! - [`Fib`] and [`IpFib`] store equal values once, so values must be comparable, and cheap to
 //!   compare: next hops, not counters.
 //! - A change copies the nodes on its path. It takes 2.2 to 4.3 times as long as in a tree without
 //!   concurrent readers (prefix-trie, in `docs/figures.md`: most for random prefixes).
 //!
-//! `docs/lpm.md` has the layout and the measurements.
+//! Without the feature `std` there are [`Fib`] and [`IpFib`] with their transactions and snapshots;
+//! files, `BitFib` and methods that pin a thread need it. `docs/lpm.md` has the layout and the
+//! measurements.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]

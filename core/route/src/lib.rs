@@ -2,6 +2,7 @@
 //!
 //! [`RouteTable`] has a group for each prefix, and chooses one of its members for each flow,
 //! without state for flows. [`FlowHasher`] makes the hash of a packet's flow that it takes.
+//! [`HopSet`] is a plain value of a few next hops, for caches. Files need the feature `std`.
 //! `docs/route.md` has the layout, the rules and the measurements.
 
 #![cfg_attr(not(feature = "std"), no_std)]

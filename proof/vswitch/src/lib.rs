@@ -11,10 +11,13 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+extern crate alloc;
+
 use sapwood::lpm::ipnet::Ipv6Net;
 use sapwood::qsbr::{Domain, Reader};
 use sapwood::route::{CacheHooks, Error, Group, HopSet, Plain, RouteCache, RouteTable};
 
+use alloc::string::String;
 use core::net::Ipv6Addr;
 use core::time::Duration;
 
@@ -167,7 +170,9 @@ impl<S: System, P: Probes> Port<S, P> {
         // Read before the system is asked: the age of its answer counts from here.
         let now = self.system.now();
         let ask = |key: &Key| self.system.ask(key).ok_or(());
-        let found = self.cache.get_or_resolve(key, self.cache.hash(key), now, ask);
+        let found = self
+            .cache
+            .get_or_resolve(key, self.cache.hash(key), now, ask);
         found.ok()
     }
 
@@ -205,7 +210,7 @@ impl<S: System, P: Probes> Port<S, P> {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn verify(&self) -> Result<(), impl core::fmt::Debug> {
+    pub fn verify(&self) -> Result<(), String> {
         self.cache.verify()
     }
 }
@@ -306,7 +311,7 @@ impl Fabric {
     ///
     /// # Errors
     /// What is wrong.
-    pub fn verify(&self) -> Result<(), impl core::fmt::Debug> {
+    pub fn verify(&self) -> Result<(), String> {
         self.table.verify()
     }
 }

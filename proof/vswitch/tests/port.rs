@@ -7,7 +7,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use sapwood_vswitch::{ENTRIES, FRESH, Fabric, Hosts, KEEP, Key, NextHop, Port, Probes, System};
 
@@ -28,7 +30,7 @@ fn hop(link: u32) -> NextHop {
 
 /// A system whose clock and answers the test sets.
 #[derive(Default)]
-struct Fake<'t> {
+struct Fake {
     now: Cell<u64>,
     /// How long an answer takes.
     takes: Cell<u64>,
@@ -38,10 +40,22 @@ struct Fake<'t> {
     panics: Cell<bool>,
     /// Uses of each link by answers.
     uses: RefCell<BTreeMap<u32, i64>>,
-    meanwhile: RefCell<Option<Box<dyn FnOnce() + 't>>>,
+    meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
-impl System for &Fake<'_> {
+/// A handle of it.
+#[derive(Clone, Default)]
+struct Net(Rc<Fake>);
+
+impl Deref for Net {
+    type Target = Fake;
+
+    fn deref(&self) -> &Fake {
+        &self.0
+    }
+}
+
+impl System for Net {
     fn now(&self) -> u64 {
         self.now.get()
     }
@@ -67,7 +81,19 @@ struct Told {
     unused: RefCell<Vec<u32>>,
 }
 
-impl Probes for &Told {
+/// A handle of them.
+#[derive(Clone, Default)]
+struct Log(Rc<Told>);
+
+impl Deref for Log {
+    type Target = Told;
+
+    fn deref(&self) -> &Told {
+        &self.0
+    }
+}
+
+impl Probes for Log {
     fn hit(&self, key: &Key) {
         self.all.borrow_mut().push(format!("hit {}", key.flow));
     }
@@ -101,15 +127,15 @@ impl Told {
     }
 }
 
-fn port<'t>(fake: &'t Fake<'t>, told: &'t Told) -> Port<&'t Fake<'t>, &'t Told> {
+fn port(fake: &Net, told: &Log) -> Port<Net, Log> {
     fake.link.set(Some(1));
     fake.now.set(1_000_000);
-    Port::new(fake, told, 7)
+    Port::new(fake.clone(), told.clone(), 7)
 }
 
 #[test]
 fn an_answer_is_used_for_its_time_and_then_asked_for_again_in_its_slot() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     let start = fake.now.get();
     assert_eq!(port.next_hop(&key(1, 5)), Some(hop(1)));
@@ -125,7 +151,10 @@ fn an_answer_is_used_for_its_time_and_then_asked_for_again_in_its_slot() {
     let four = ["hit 5"; 4];
     let told = told.take();
     assert_eq!(told[0], "insert 5 by 1");
-    assert_eq!((&told[1..5], &told[5..]), (&four.map(String::from)[..], &["refresh 5 by 2".into()][..]));
+    assert_eq!(
+        (&told[1..5], &told[5..]),
+        (&four.map(String::from)[..], &["refresh 5 by 2".into()][..])
+    );
     // Another flow to the same host is another entry.
     port.next_hop(&key(1, 6));
     assert_eq!((fake.asked.get(), port.len()), (3, 2));
@@ -134,7 +163,7 @@ fn an_answer_is_used_for_its_time_and_then_asked_for_again_in_its_slot() {
 
 #[test]
 fn what_nobody_asks_for_goes_after_a_second() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     let start = fake.now.get();
     port.next_hop(&key(1, 5));
@@ -156,7 +185,7 @@ fn what_nobody_asks_for_goes_after_a_second() {
 
 #[test]
 fn the_age_counts_from_before_the_system_was_asked() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     fake.takes.set(FRESH + 1);
     port.next_hop(&key(1, 5));
@@ -166,7 +195,7 @@ fn the_age_counts_from_before_the_system_was_asked() {
 
 #[test]
 fn a_clock_that_steps_back_makes_no_answer_live_longer() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     fake.now.set(10 * KEEP);
     port.next_hop(&key(1, 5));
@@ -178,15 +207,15 @@ fn a_clock_that_steps_back_makes_no_answer_live_longer() {
 
 #[test]
 fn routes_that_change_while_the_system_is_asked() {
-    let (fake, told) = (Fake::default(), Told::default());
-    let port = std::rc::Rc::new(port(&fake, &told));
+    let (fake, told) = (Net::default(), Log::default());
+    let port = Rc::new(port(&fake, &told));
     port.next_hop(&key(1, 5));
     port.routes_changed();
     assert_eq!(port.next_hop(&key(1, 5)), Some(hop(1)));
     assert_eq!(fake.asked.get(), 2, "what was there is of no use");
     // A change while the system is asked: the answer is used for this packet, and for no other.
     fake.now.set(fake.now.get() + FRESH + 1);
-    let weak = std::rc::Rc::downgrade(&port);
+    let weak = Rc::downgrade(&port);
     let changes = move || weak.upgrade().unwrap().routes_changed();
     *fake.meanwhile.borrow_mut() = Some(Box::new(changes));
     assert_eq!(port.next_hop(&key(1, 5)), Some(hop(1)));
@@ -197,7 +226,7 @@ fn routes_that_change_while_the_system_is_asked() {
 
 #[test]
 fn no_route_is_not_remembered_and_a_panic_does_no_harm() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     fake.link.set(None);
     assert_eq!(port.next_hop(&key(1, 5)), None);
@@ -214,7 +243,7 @@ fn no_route_is_not_remembered_and_a_panic_does_no_harm() {
 
 #[test]
 fn a_flood_of_flows_does_not_drive_out_those_that_are_used() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     // Flows that are never seen again fill the cache first.
     for flow in 0..4 * ENTRIES as u32 {
@@ -243,7 +272,7 @@ fn a_flood_of_flows_does_not_drive_out_those_that_are_used() {
 /// when it has an answer no more.
 #[test]
 fn each_use_of_a_link_ends_once() {
-    let (fake, told) = (Fake::default(), Told::default());
+    let (fake, told) = (Net::default(), Log::default());
     let port = port(&fake, &told);
     let mut rng = 1_u64;
     for step in 0..20_000_u64 {
@@ -291,7 +320,11 @@ fn the_flows_to_a_host_share_its_entry_and_its_links() {
         assert!(before.link == 2 && now.link < 2 || now == *before);
     }
     assert_eq!(asked.get(), 2);
-    assert_eq!(hosts.next_hop(&key(8, 1), 5, || ask(5)), None, "too many links");
+    assert_eq!(
+        hosts.next_hop(&key(8, 1), 5, || ask(5)),
+        None,
+        "too many links"
+    );
 }
 
 /// Readers and a writer on threads of their own, with the locks of programs without a system.
@@ -314,7 +347,13 @@ fn a_table_in_place_of_the_cache() {
                         let link = found.expect("a route is there at all times").link;
                         assert!(link == 1 || link == 2 || host == 0x101 && link == 3);
                     }
-                    assert_eq!(port.next_hop(&Key { host: Ipv6Addr::LOCALHOST, flow }), None);
+                    assert_eq!(
+                        port.next_hop(&Key {
+                            host: Ipv6Addr::LOCALHOST,
+                            flow
+                        }),
+                        None
+                    );
                     flow = flow.wrapping_add(2);
                     port.quiescent();
                 }
@@ -328,7 +367,10 @@ fn a_table_in_place_of_the_cache() {
             }
             assert!(fabric.remove(some).unwrap());
             // So many routes that the roots of the table grow.
-            let net = sapwood::lpm::ipnet::Ipv6Net::new((0xfc_u128 << 120 | u128::from(round) << 64).into(), 64);
+            let net = sapwood::lpm::ipnet::Ipv6Net::new(
+                (0xfc_u128 << 120 | u128::from(round) << 64).into(),
+                64,
+            );
             fabric.set(net.unwrap(), &[(hop(4), 1)]).unwrap();
         }
         over.store(true, std::sync::atomic::Ordering::Release);
@@ -337,5 +379,11 @@ fn a_table_in_place_of_the_cache() {
     fabric.reclaim();
     assert_eq!(fabric.garbage(), 0);
     let port = fabric.port("last");
-    assert_eq!(port.next_hop(&Key { host: "fc00:0:0:7::1".parse().unwrap(), flow: 1 }), Some(hop(4)));
+    assert_eq!(
+        port.next_hop(&Key {
+            host: "fc00:0:0:7::1".parse().unwrap(),
+            flow: 1
+        }),
+        Some(hop(4))
+    );
 }

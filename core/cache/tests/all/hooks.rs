@@ -165,7 +165,6 @@ fn run(seed: u64, capacity: usize) {
         assert!(cfg!(miri) || capacity > 40 || stats.evict > 20, "{stats:?}");
     }
     cache.verify().unwrap();
-    assert_eq!(cache.hooks().inside.borrow().len() > 0, capacity > 0);
     drop(cache);
     assert!(
         heard.inside.borrow().is_empty(),
