@@ -371,8 +371,8 @@ impl<H: NextHop> RouteTable<H> {
     /// The next hop of a flow to an address. This pins the thread and clones the next hop; a
     /// [`reader`](Self::reader) is quicker.
     ///
-    /// A pin, the cost of [`Fib::lookup`](sapwood_lpm::Fib::lookup), and one bucket of the group. It
-    /// needs the feature `std`.
+    /// A pin, the cost of [`Fib::lookup`](sapwood_lpm::Fib::lookup), and one bucket of the group.
+    /// It needs the feature `std`.
     #[cfg(feature = "std")]
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<H> {
         self.read(|view| view.lookup(addr, flow).cloned())

@@ -14,8 +14,8 @@ use sapwood_lpm::{IpSnapshot, IpTxn, NextHop};
 
 /// An open transaction on the routes of a table. Nobody else sees its changes before they are
 /// committed; dropping it rolls back. A transaction changes the groups of prefixes, not the members
-/// of groups: [`set_weight`](super::RouteTable::set_weight) and its like wait for the transaction and
-/// publish by themselves.
+/// of groups: [`set_weight`](super::RouteTable::set_weight) and its like wait for the transaction
+/// and publish by themselves.
 ///
 /// ```
 /// use sapwood::route::{Group, RouteTable};

@@ -1,5 +1,6 @@
-//! What a virtual switch relies on when it finds next hops: ages and limits of the cache, its probes,
-//! links that are used no more, several next hops for a host, and a table in place of the cache.
+//! What a virtual switch relies on when it finds next hops: ages and limits of the cache, its
+//! probes, links that are used no more, several next hops for a host, and a table in place of the
+//! cache.
 //!
 //! `cargo test -p sapwood-vswitch` runs it with the library as a kernel has it, without the
 //! standard library.
@@ -199,9 +200,17 @@ fn a_clock_that_steps_back_makes_no_answer_live_longer() {
     let port = port(&fake, &told);
     fake.now.set(10 * KEEP);
     port.next_hop(&key(1, 5));
-    fake.now.set(10 * KEEP - FRESH / 2);
+    // By less than an answer's time: it ends when that has passed.
+    let back = 10 * KEEP - FRESH / 2;
+    for (now, asked) in [(back, 1), (back + FRESH / 2, 1), (back + FRESH + 1, 2)] {
+        fake.now.set(now);
+        port.next_hop(&key(1, 5));
+        assert_eq!(fake.asked.get(), asked);
+    }
+    // By more: nobody knows how old it is.
+    fake.now.set(9 * KEEP);
     port.next_hop(&key(1, 5));
-    assert_eq!(fake.asked.get(), 2);
+    assert_eq!(fake.asked.get(), 3);
     port.verify().unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! The hooks of a cache: every event is told once, as the counters have it, and every value that the
-//! cache was given leaves once.
+//! The hooks of a cache: every event is told once, as the counters have it, and every value that
+//! the cache was given leaves once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
