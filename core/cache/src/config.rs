@@ -86,9 +86,9 @@ impl<K: Plain, V: Plain, H: CacheHooks<K, V>> RouteCacheBuilder<K, V, H> {
     }
 
     /// Whether the limits belong to what they limit. By default an answer is returned while it is
-    /// younger than `fresh`, and swept when it is as old as `keep`. With inclusive limits, an answer
-    /// that is exactly as old as `fresh` is still returned, and one that is exactly as old as
-    /// `keep` still has its slot; so it is for `negative_ttl`.
+    /// younger than `fresh`, and swept when it is as old as `keep`. With inclusive limits, an
+    /// answer that is exactly as old as `fresh` is still returned, and one that is exactly as old
+    /// as `keep` still has its slot; so it is for `negative_ttl`.
     ///
     /// O(1).
     #[must_use]

@@ -15,9 +15,9 @@ use crate::Plain;
 /// A value may be the handle of something that others own or count, such as the number of an
 /// object. The cache calls [`left`](Self::left) once for each value that it was given, when it does
 /// not have it any more: at once for an answer that it does not store, and else when the entry is
-/// replaced, evicted, removed or swept, or when the cache is dropped. Another thread may have copied
-/// the value shortly before, and so may the thread that gave it. So the owner does not free the
-/// object at once, but when all these threads have passed, as after a grace period.
+/// replaced, evicted, removed or swept, or when the cache is dropped. Another thread may have
+/// copied the value shortly before, and so may the thread that gave it. So the owner does not free
+/// the object at once, but when all these threads have passed, as after a grace period.
 ///
 /// ```
 /// use std::sync::Arc;
