@@ -23,9 +23,17 @@ pub(crate) trait Words: Copy {
     fn root_prefixes(self) -> u32;
 
     /// The words and the bits of the root that has replaced this one, if one has.
+    #[inline(always)]
     fn newest(self, mem: Mem) -> Option<(Self, u32)> {
         let _ = mem;
         None
+    }
+
+    /// The value of an address by the root that has replaced this one.
+    #[inline(always)]
+    fn newest_value<K: Key>(self, mem: Mem, native: bool, key: K) -> u32 {
+        let _ = (mem, native, key);
+        0
     }
 }
 
@@ -78,6 +86,7 @@ impl Words for Published<'_> {
         self.root_prefixes.load(Ordering::Acquire)
     }
 
+    #[inline(always)]
     fn newest(self, mem: Mem) -> Option<(Self, u32)> {
         sync::point();
         let head = self.head?.load(Ordering::Acquire);
@@ -85,6 +94,33 @@ impl Words for Published<'_> {
         let root = unsafe { mem.root(head as u32) };
         Some((Published { root, ..self }, (head >> 32) as u32))
     }
+
+    #[inline(always)]
+    fn newest_value<K: Key>(self, mem: Mem, native: bool, key: K) -> u32 {
+        self.head
+            .map_or(0, |head| value_of_newest(head, mem, native, key))
+    }
+}
+
+/// The value of an address by the newest root. It takes words and no reading: that would have to be
+/// in memory, and the compiler would put it there before each lookup.
+#[cold]
+#[inline(never)]
+fn value_of_newest<K: Key>(head: &AtomicU64, mem: Mem, native: bool, key: K) -> u32 {
+    /// Not asked for.
+    static NO_PREFIXES: AtomicU32 = AtomicU32::new(0);
+    sync::point();
+    let newest = head.load(Ordering::Acquire);
+    // SAFETY: the newest root is live, as the caller of `Published::new` promises, and has the
+    // slots of its bits.
+    let words = unsafe { Published::new(mem.root(newest as u32), &NO_PREFIXES, Some(head)) };
+    let reading = Reading {
+        mem,
+        words,
+        bits: (newest >> 32) as u32,
+        native,
+    };
+    reading.value(key)
 }
 
 /// A copy of all root words.
@@ -252,7 +288,7 @@ impl<W: Words> Reading<W> {
                 return if lone.matches(rest.word(0)) {
                     lone.value
                 } else if lone.is_moved() {
-                    self.moved_value(key)
+                    self.words.newest_value(self.mem, self.native, key)
                 } else {
                     best
                 };
@@ -270,7 +306,7 @@ impl<W: Words> Reading<W> {
     }
 
     /// The same table with its newest root, after a lookup met the mark of one that has grown.
-    #[cold]
+    #[inline(always)]
     fn newest(self) -> Option<Self> {
         let (words, bits) = self.words.newest(self.mem)?;
         Some(Reading {
@@ -278,12 +314,6 @@ impl<W: Words> Reading<W> {
             bits,
             ..self
         })
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn moved_value<K: Key>(self, key: K) -> u32 {
-        self.newest().map_or(0, |newest| newest.value(key))
     }
 
     /// Calls `one` with the value, or 0, of each address, and stores its results. Up to [`LANES`]
@@ -347,7 +377,7 @@ impl<W: Words> Reading<W> {
                     let matches = lone.matches(key(addr).word(depth));
                     let mut better = if matches { lone.value } else { n.base() };
                     if lone.is_moved() {
-                        better = self.moved_value(key(addr));
+                        better = self.words.newest_value(self.mem, self.native, key(addr));
                     }
                     *best = if better == 0 { *best } else { better };
                     continue;
