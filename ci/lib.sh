@@ -9,8 +9,8 @@ export PATH
 
 NIGHTLY=${SAPWOOD_NIGHTLY:-nightly}
 MSRV=1.85.0
-# A target without an operating system.
-BARE=x86_64-unknown-none
+# Targets without an operating system, for which the core is built.
+BARE="x86_64-unknown-none aarch64-unknown-none"
 CARGO_DENY=0.20.2
 CARGO_FUZZ=0.13.2
 CARGO_SEMVER_CHECKS=0.51.0
@@ -48,7 +48,7 @@ PUBLIC="$LIBRARIES sapwood-checked sapwood-live sapwood-input sapwood-sync sapwo
 # The crates of the structures, as arguments of cargo.
 STRUCTURES="-p sapwood-qp -p sapwood-maple -p sapwood-lpm -p sapwood-route -p sapwood-cache -p sapwood"
 # The directories of the crates in the workspace, without the benchmarks.
-CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/programs proof/tour | tr ' ' '\n' | grep -v README)
+CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/model proof/programs proof/tour proof/vswitch | tr ' ' '\n' | grep -v README)
 
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"

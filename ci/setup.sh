@@ -40,8 +40,10 @@ if [ -z "$(parts "$MSRV")" ]; then
         say "Rust $MSRV cannot be installed here: msrv.sh uses Clippy instead."
 fi
 
-rustup target list --installed | grep -qx "$BARE" || run rustup target add "$BARE" ||
-    say "The target $BARE cannot be installed here: the core is not built for it."
+for target in $BARE; do
+    rustup target list --installed | grep -qx "$target" || run rustup target add "$target" ||
+        say "The target $target cannot be installed here: the core is not built for it."
+done
 
 # More versions of clang, of PyPI.
 clang_install() { # entry of CLANGS

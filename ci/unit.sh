@@ -26,4 +26,5 @@ tests $(programs services/sync services/lists program/cli) -- $(without $SERVICE
 run cargo test --locked --no-fail-fast --workspace $(all_features) --doc || bad=1
 # The tests of the core alone.
 run cargo test --locked -p sapwood-qsbr --no-default-features --tests || bad=1
+run cargo test --locked -p sapwood-vswitch --tests || bad=1
 exit $bad

@@ -15,6 +15,7 @@ use super::counters::{CacheStats, Counters, Event, Mine, Own};
 #[cfg(feature = "std")]
 use super::flight::{Answer, Flights, Turn};
 use super::hash::Secrets;
+use super::hooks::{CacheHooks, Gone, NoHooks};
 use super::raw::probe;
 #[cfg(feature = "std")]
 use super::raw::table::Seen;
@@ -60,8 +61,11 @@ use crate::{Plain, Words};
 /// let stats = cache.stats();
 /// assert_eq!((stats.hit, stats.miss, stats.error, stats.occupancy), (1, 3, 1, 1));
 /// ```
-pub struct RouteCache<K: Plain, V: Plain> {
+///
+/// A type of [`CacheHooks`] hears of every event. Without it, the cache is as if there were none.
+pub struct RouteCache<K: Plain, V: Plain, H: CacheHooks<K, V> = NoHooks> {
     pub(super) table: Table<K::Words, V::Words>,
+    hooks: H,
     secrets: Secrets,
     pub(super) counters: Counters,
     fresh: u64,
@@ -136,8 +140,10 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     pub fn builder() -> RouteCacheBuilder<K, V> {
         RouteCacheBuilder::new()
     }
+}
 
-    pub(super) fn with(config: &RouteCacheBuilder<K, V>) -> Result<Self, ArenaFull> {
+impl<K: Plain, V: Plain, H: CacheHooks<K, V>> RouteCache<K, V, H> {
+    pub(super) fn with(config: RouteCacheBuilder<K, V, H>) -> Result<Self, ArenaFull> {
         let Choices {
             capacity,
             fresh,
@@ -148,6 +154,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         Ok(Self {
             table: Table::new(capacity)?,
             secrets: config.choices.secrets(),
+            hooks: config.hooks,
             counters: Counters::new(config.threads),
             fresh,
             keep,
@@ -160,6 +167,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             #[cfg(feature = "std")]
             flights: config.single_flight.then(Flights::new),
         })
+    }
+
+    /// The hooks that hear of the cache's events.
+    ///
+    /// O(1).
+    pub fn hooks(&self) -> &H {
+        &self.hooks
     }
 
     /// The hash of a key, for the methods that take one.
@@ -325,8 +339,13 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             };
             match self.table.try_lock(place.number) {
                 Some(writer) => self.store(query, place, writer, value, Some(ticket)),
-                None => query.mine.count(Event::Busy),
+                None => {
+                    query.mine.count(Event::Busy);
+                    self.tell_left(query.words, value);
+                }
             }
+        } else {
+            self.tell_left(query.words, value);
         }
         #[cfg(feature = "std")]
         if let Some(leader) = turn.filter(|_| is_stored) {
@@ -376,7 +395,8 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     pub fn insert(&self, key: &K, hash: u64, now: u64, value: V) {
         let query = self.query(key.to_words(), hash, now);
         let Some(place) = self.table.place(hash) else {
-            return self.spoil(hash);
+            self.spoil(hash);
+            return self.tell_left(query.words, Some(value.to_words()));
         };
         let mut writer = self.table.lock(place.number);
         writer.disturb();
@@ -402,11 +422,14 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let Some(way) = writer.way_of(&place, &key.to_words()) else {
             return false;
         };
+        let mut gone = Gone::none();
+        gone.note::<K, V, H>(&writer, way);
         writer.remove(way);
         let valid = writer.generation() == self.generation.load(Ordering::Acquire);
         drop(writer);
         self.counters.mine().count(Event::Invalidated);
         probe::delete(hash, place.number);
+        gone.tell_removed(&self.hooks);
         valid
     }
 
@@ -444,10 +467,12 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
             return 0;
         };
         let generation = self.generation.load(Ordering::Acquire);
-        let mut removed = self.restart(mine, &mut writer, generation);
+        let mut gone = Gone::none();
+        let mut removed = self.restart(mine, &mut writer, generation, &mut gone);
         let mut swept = 0;
         for way in writer.entries() {
             if self.expired(writer.stamp(way), time) {
+                gone.note::<K, V, H>(&writer, way);
                 writer.remove(way);
                 swept += 1;
             }
@@ -458,6 +483,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         for _ in 0..removed {
             probe::delete(0, set);
         }
+        gone.tell_removed(&self.hooks);
         removed
     }
 
@@ -614,6 +640,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         let absent = || {
             if LAST {
                 mine.count(Event::Miss);
+                self.tell_miss(words, hash);
             }
             Glance::Absent
         };
@@ -630,6 +657,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         place.mark(seen.way);
         probe::hit(hash, place.number);
         mine.count(Event::Hit);
+        self.tell_hit(words, hash);
         Glance::Fresh(seen.value)
     }
 
@@ -649,16 +677,39 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         }
     }
 
-    /// Tells tracers of a hit that was not looked for in its set.
+    /// Tells tracers and hooks of a hit that was not looked for in its set.
     #[cfg(feature = "std")]
     #[inline(always)]
-    pub(super) fn probe_hit(&self, hash: impl Fn() -> u64) {
+    pub(super) fn probe_hit(&self, words: &K::Words, hash: impl Fn() -> u64) {
         #[cfg(feature = "usdt")]
         if let Some(place) = self.table.place(hash()) {
             probe::hit(hash(), place.number);
         }
-        #[cfg(not(feature = "usdt"))]
-        let _ = hash;
+        if H::ON {
+            self.tell_hit(words, hash());
+        }
+    }
+
+    #[inline(always)]
+    fn tell_hit(&self, words: &K::Words, hash: u64) {
+        if H::ON {
+            self.hooks.hit(&K::from_words(*words), hash);
+        }
+    }
+
+    #[inline(always)]
+    fn tell_miss(&self, words: &K::Words, hash: u64) {
+        if H::ON {
+            self.hooks.miss(&K::from_words(*words), hash);
+        }
+    }
+
+    /// Tells of a value that the cache was given and does not have.
+    #[inline(always)]
+    fn tell_left(&self, words: K::Words, value: Option<V::Words>) {
+        if let (true, Some(value)) = (H::ON, value) {
+            self.hooks.left(&K::from_words(words), V::from_words(value));
+        }
     }
 
     /// Whether an entry of this generation and stamp, if it has a value, is returned to a thread
@@ -725,6 +776,10 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 query.mine.count(Event::Stale);
             }
         }
+        match state {
+            State::Fresh(_) | State::Negative => self.tell_hit(&query.words, query.hash),
+            _ => self.tell_miss(&query.words, query.hash),
+        }
     }
 
     fn expired(&self, stamp: Stamp, time: Time) -> bool {
@@ -743,9 +798,15 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         mine: Mine<'_>,
         writer: &mut Writer<'_, K::Words, V::Words>,
         generation: u64,
+        gone: &mut Gone<K::Words, V::Words>,
     ) -> usize {
         if writer.generation() == generation {
             return 0;
+        }
+        if H::ON {
+            for way in writer.entries() {
+                gone.note::<K, V, H>(writer, way);
+            }
         }
         let count = writer.restart(generation);
         mine.add(Event::Invalidated, count);
@@ -763,6 +824,7 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         ticket: Option<Ticket>,
     ) {
         let mine = query.mine;
+        let given = value;
         let stamp = query.time.stamp(value.is_none());
         let value = value.unwrap_or_else(|| Words::fill(|| 0));
         // Read once: if the generation changes afterwards, the set has the old one, and the entry
@@ -773,34 +835,50 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
                 ticket.generation != generation || ticket.disturbances != writer.disturbances();
             if moved {
                 mine.count(Event::Overtaken);
-                return;
+                drop(writer);
+                return self.tell_left(query.words, given);
             }
         }
-        self.restart(mine, &mut writer, generation);
+        let mut gone = Gone::none();
+        self.restart(mine, &mut writer, generation, &mut gone);
         if let Some(way) = writer.way_of(place, &query.words) {
             // Another resolver began later and ended earlier.
             let ahead = writer.stamp(way).after(stamp);
             if ticket.is_some() && (1..self.fresh).contains(&ahead) {
                 mine.count(Event::Overtaken);
-                return;
+                drop(writer);
+                return self.tell_left(query.words, given);
             }
+            gone.note::<K, V, H>(&writer, way);
             writer.rewrite(way, stamp, &value);
             drop(writer);
             place.mark(way);
             mine.count(Event::Refresh);
             probe::refresh(query.hash, place.number);
+            if H::ON {
+                (self.hooks).refresh(
+                    &K::from_words(query.words),
+                    given.map(V::from_words).as_ref(),
+                );
+                gone.tell_left(&self.hooks);
+            }
             return;
         }
+        let mut evicted = None;
         let way = match writer.vacant() {
             Some(way) => way,
             None => {
                 let way = writer.victim();
                 mine.count(Event::Evict);
-                if !self.expired(writer.stamp(way), query.time) {
+                let full = !self.expired(writer.stamp(way), query.time);
+                if full {
                     mine.count(Event::Full);
                     probe::full(query.hash, place.number);
                 }
                 probe::delete(0, place.number);
+                if H::ON {
+                    evicted = Some((writer.key(way), writer.value(way), full));
+                }
                 way
             }
         };
@@ -808,10 +886,37 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
         drop(writer);
         mine.count(Event::Insert);
         probe::insert(query.hash, place.number);
+        if H::ON {
+            gone.tell_removed(&self.hooks);
+            if let Some((words, value, full)) = evicted {
+                let key = K::from_words(words);
+                self.hooks.evict(&key, full);
+                self.tell_left(words, value);
+            }
+            (self.hooks).insert(
+                &K::from_words(query.words),
+                given.map(V::from_words).as_ref(),
+            );
+        }
     }
 }
 
-impl<K: Plain, V: Plain> fmt::Debug for RouteCache<K, V> {
+impl<K: Plain, V: Plain, H: CacheHooks<K, V>> Drop for RouteCache<K, V, H> {
+    /// The values that are left leave now, if there are hooks.
+    fn drop(&mut self) {
+        if !H::ON {
+            return;
+        }
+        for set in 0..self.table.sets() {
+            let writer = self.table.lock(set);
+            for way in writer.entries() {
+                self.tell_left(writer.key(way), writer.value(way));
+            }
+        }
+    }
+}
+
+impl<K: Plain, V: Plain, H: CacheHooks<K, V>> fmt::Debug for RouteCache<K, V, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RouteCache")
             .field("stats", &self.stats())

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{Choices, Plain, RouteCache};
+use super::{CacheHooks, Choices, NoHooks, Plain, RouteCache};
 use crate::Error;
 
 /// A builder of a [`RouteCache`], from [`RouteCache::builder`].
@@ -19,11 +19,13 @@ use crate::Error;
 /// assert_eq!(cache.capacity(), 1000);
 /// ```
 #[derive(Clone, Debug)]
-pub struct RouteCacheBuilder<K, V> {
+pub struct RouteCacheBuilder<K, V, H = NoHooks> {
     pub(super) choices: Choices,
     pub(super) threads: usize,
     #[cfg(feature = "std")]
     pub(super) single_flight: bool,
+    pub(super) hooks: H,
+    inclusive: bool,
     types: PhantomData<(K, V)>,
 }
 
@@ -38,10 +40,14 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
             threads: threads.min(64),
             #[cfg(feature = "std")]
             single_flight: false,
+            hooks: NoHooks,
+            inclusive: false,
             types: PhantomData,
         }
     }
+}
 
+impl<K: Plain, V: Plain, H: CacheHooks<K, V>> RouteCacheBuilder<K, V, H> {
     crate::cache_choices!();
 
     /// The number of threads that have counters of their own, of 128 bytes each. Further threads
@@ -79,6 +85,34 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
         self
     }
 
+    /// Whether the limits belong to what they limit. By default an answer is returned while it is
+    /// younger than `fresh`, and swept when it is as old as `keep`. With inclusive limits, an
+    /// answer that is exactly as old as `fresh` is still returned, and one that is exactly as old
+    /// as `keep` still has its slot; so it is for `negative_ttl`.
+    ///
+    /// O(1).
+    #[must_use]
+    pub fn inclusive(mut self, yes: bool) -> Self {
+        self.inclusive = yes;
+        self
+    }
+
+    /// The hooks that hear of the cache's events. Default: none.
+    ///
+    /// O(1).
+    #[must_use]
+    pub fn hooks<T: CacheHooks<K, V>>(self, hooks: T) -> RouteCacheBuilder<K, V, T> {
+        RouteCacheBuilder {
+            choices: self.choices,
+            threads: self.threads,
+            #[cfg(feature = "std")]
+            single_flight: self.single_flight,
+            hooks,
+            inclusive: self.inclusive,
+            types: PhantomData,
+        }
+    }
+
     /// The cache, with all of its memory.
     ///
     /// O(entries + threads), whose memory it takes at once.
@@ -87,7 +121,7 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     ///
     /// When there is no memory for this many entries; [`try_build`](Self::try_build) returns an
     /// error then.
-    pub fn build(self) -> RouteCache<K, V> {
+    pub fn build(self) -> RouteCache<K, V, H> {
         let entries = self.choices.capacity;
         match self.try_build() {
             Ok(cache) => cache,
@@ -107,8 +141,15 @@ impl<K: Plain, V: Plain> RouteCacheBuilder<K, V> {
     /// # Errors
     ///
     /// [`Error::ArenaFull`] when there is no memory for this many entries.
-    pub fn try_build(mut self) -> Result<RouteCache<K, V>, Error> {
+    pub fn try_build(mut self) -> Result<RouteCache<K, V, H>, Error> {
         self.choices = self.choices.settled();
-        Ok(RouteCache::with(&self)?)
+        if self.inclusive {
+            // Times are whole nanoseconds.
+            let choices = &mut self.choices;
+            choices.fresh += 1;
+            choices.keep += 1;
+            choices.negative = choices.negative.map(|time| time + 1);
+        }
+        Ok(RouteCache::with(self)?)
     }
 }

@@ -19,6 +19,7 @@ mod counters;
 mod error;
 #[cfg(feature = "std")]
 mod flight;
+mod hooks;
 mod raw;
 #[cfg(feature = "std")]
 mod reader;
@@ -33,6 +34,7 @@ pub use choices::Choices;
 pub use config::RouteCacheBuilder;
 pub use counters::CacheStats;
 pub use error::Error;
+pub use hooks::{CacheHooks, NoHooks};
 #[cfg(feature = "std")]
 pub use reader::CacheReader;
 pub use sapwood_common::{Plain, Words};

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::answer::{Lookup, Unresolved};
 use super::cache::{Glance, RouteCache};
 use super::counters::{Event, Own};
+use super::hooks::{CacheHooks, NoHooks};
 use super::raw::sync;
 use super::stamp::Stamp;
 use super::thread::Stay;
@@ -69,8 +70,8 @@ static NONE: AtomicU64 = AtomicU64::new(0);
 /// assert_eq!(reader.get(&key, now), None);
 /// assert_eq!((cache.stats().hit, cache.stats().miss), (11, 2));
 /// ```
-pub struct CacheReader<'c, K: Plain, V: Plain> {
-    cache: &'c RouteCache<K, V>,
+pub struct CacheReader<'c, K: Plain, V: Plain, H: CacheHooks<K, V> = NoHooks> {
+    cache: &'c RouteCache<K, V, H>,
     own: Option<Own<'c>>,
     /// The number of the thread's hits from which on the front is asked.
     rests_until: u64,
@@ -109,11 +110,11 @@ impl<K: Words, V: Words> Entry<'_, K, V> {
     }
 }
 
-impl<K: Plain, V: Plain> RouteCache<K, V> {
+impl<K: Plain, V: Plain, H: CacheHooks<K, V>> RouteCache<K, V, H> {
     /// A handle for this thread, whose lookups of the same keys again and again are quicker.
     ///
     /// O(1), with memory for 256 copies of entries.
-    pub fn reader(&self) -> CacheReader<'_, K, V> {
+    pub fn reader(&self) -> CacheReader<'_, K, V, H> {
         // The thread asks for its number.
         self.counters.mine();
         let own = self.counters.own();
@@ -133,11 +134,11 @@ impl<K: Plain, V: Plain> RouteCache<K, V> {
     }
 }
 
-impl<'c, K: Plain, V: Plain> CacheReader<'c, K, V> {
+impl<'c, K: Plain, V: Plain, H: CacheHooks<K, V>> CacheReader<'c, K, V, H> {
     /// The cache.
     ///
     /// O(1).
-    pub fn cache(&self) -> &'c RouteCache<K, V> {
+    pub fn cache(&self) -> &'c RouteCache<K, V, H> {
         self.cache
     }
 
@@ -222,7 +223,7 @@ impl<'c, K: Plain, V: Plain> CacheReader<'c, K, V> {
     #[inline(always)]
     fn copied(
         &self,
-        cache: &RouteCache<K, V>,
+        cache: &RouteCache<K, V, H>,
         own: Own<'_>,
         words: &K::Words,
         hash: impl Fn() -> u64,
@@ -240,7 +241,7 @@ impl<'c, K: Plain, V: Plain> CacheReader<'c, K, V> {
             return None;
         }
         // The entry has had its mark since it was copied.
-        cache.probe_hit(hash);
+        cache.probe_hit(words, hash);
         mine.count(Event::Hit);
         Some(entry.value)
     }
@@ -278,7 +279,7 @@ impl<'c, K: Plain, V: Plain> CacheReader<'c, K, V> {
     }
 }
 
-impl<K: Plain, V: Plain> fmt::Debug for CacheReader<'_, K, V> {
+impl<K: Plain, V: Plain, H: CacheHooks<K, V>> fmt::Debug for CacheReader<'_, K, V, H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CacheReader")
             .field("cache", self.cache)

@@ -92,12 +92,12 @@ macro_rules! builder {
             ///
             /// A structure with registered readers cannot move its memory. So it reserves address
             /// space, in which pages come as they are used: as much as the limit says, or 64 MiB
-            /// without a limit. A structure without a limit then grows where it lies, to at most 8
-            /// GiB (LPM tables: 1 GiB for each family). Structures lie far from each other, so that
-            /// there is room beside them. If another mapping lies there all the same, a change
-            /// fails with an error that says so ([`Lack::Beside`]($crate::raw::arena::Lack)); a
-            /// limit avoids that. Where the process's address space is limited (`ulimit -v`), less
-            /// is reserved at first.
+            /// without a limit (LPM tables: 4 MiB for each family). A structure without a limit
+            /// then grows where it lies, to at most 8 GiB (LPM tables: 1 GiB for each family).
+            /// Structures lie far from each other, so that there is room beside them. If another
+            /// mapping lies there all the same, a change fails with an error that says so
+            /// ([`Lack::Beside`]($crate::raw::arena::Lack)); a limit avoids that. Where the
+            /// process's address space is limited (`ulimit -v`), less is reserved at first.
             ///
             /// In an `IpFib` and a `RouteTable`, the limit holds for the prefixes of each family by
             /// itself. The groups of a `RouteTable` are not counted.

@@ -7,7 +7,6 @@
 
 extern crate alloc;
 
-#[cfg(feature = "std")]
 mod builder;
 mod error;
 pub mod key;
@@ -15,18 +14,16 @@ mod plain;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod raw;
-#[cfg(feature = "std")]
 mod reader;
 #[cfg(feature = "std")]
 mod saved;
 
-#[cfg(feature = "std")]
 pub use builder::{Buildable, Builder, Configure};
 pub use error::Rejected;
 pub use plain::{Plain, Words};
-#[cfg(feature = "std")]
 pub use raw::kept::OldestSnapshot;
 #[cfg(feature = "std")]
-pub use reader::{Pin, Readable, Reader};
+pub use reader::Pin;
+pub use reader::{Readable, Reader};
 #[cfg(feature = "std")]
 pub use saved::{OpenCause, OpenError, SaveCause, SaveError, TableError};

@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::raw::pair::pair;
 
-/// A fixed number of 64-bit words: arrays of `u64`, and pairs of such.
+/// A fixed number of 64-bit words: arrays of `u64`, and arrays and pairs of such.
 ///
 /// It is implemented for everything that [`Plain`] needs, and for nothing else: the cache relies on
 /// the number of words.
@@ -25,6 +25,7 @@ mod sealed {
 
     impl<const N: usize> Sealed for [u64; N] {}
     impl<A: Sealed, B: Sealed> Sealed for (A, B) {}
+    impl<W: super::Words, const N: usize> Sealed for [W; N] {}
 }
 
 impl<const N: usize> Words for [u64; N] {
@@ -40,6 +41,22 @@ impl<const N: usize> Words for [u64; N] {
     #[inline(always)]
     fn fill(mut next: impl FnMut() -> u64) -> Self {
         core::array::from_fn(|_| next())
+    }
+}
+
+impl<W: Words, const N: usize> Words for [W; N] {
+    const COUNT: usize = N * W::COUNT;
+
+    #[inline(always)]
+    fn each(&self, mut take: impl FnMut(u64)) {
+        for words in self {
+            words.each(&mut take);
+        }
+    }
+
+    #[inline(always)]
+    fn fill(mut next: impl FnMut() -> u64) -> Self {
+        core::array::from_fn(|_| W::fill(&mut next))
     }
 }
 

@@ -3,7 +3,9 @@
 
 use core::fmt;
 
-use sapwood_qsbr::{Domain, Guard, Offline, Pinned, Reader as Registration, TooManyReaders};
+#[cfg(feature = "std")]
+use sapwood_qsbr::Pinned;
+use sapwood_qsbr::{Domain, Guard, Offline, Reader as Registration, TooManyReaders};
 
 /// The message of the panic about a guard of another domain.
 pub const FOREIGN_GUARD: &str = "a guard of another domain protects nothing here: register \
@@ -78,13 +80,16 @@ macro_rules! reading_methods {
             $crate::Reader::new(self, name)
         }
 
-        /// A guard for a few operations on this thread. It costs a few nanoseconds.
+        /// A guard for a few operations on this thread. It costs a few nanoseconds. It needs the
+        /// feature `std`.
+        #[cfg(feature = "std")]
         #[inline]
         pub fn pin(&self) -> $crate::Pin<'_, Self> {
             $crate::Pin::new(self)
         }
 
         /// Calls `f` with a view, under a [`pin`](Self::pin).
+        #[cfg(feature = "std")]
         #[inline]
         pub fn read<R>(&self, f: impl for<'g> FnOnce($view) -> R) -> R {
             f(self.pin().view())
@@ -200,12 +205,14 @@ impl<M> fmt::Debug for Reader<M> {
 /// assert_eq!(pin.view().get("elm"), Some(&1));
 /// # Ok::<(), sapwood::Error>(())
 /// ```
+#[cfg(feature = "std")]
 #[must_use = "references live as long as the pin"]
 pub struct Pin<'m, M> {
     map: &'m M,
     pinned: Pinned<'m>,
 }
 
+#[cfg(feature = "std")]
 impl<'m, M: Readable> Pin<'m, M> {
     /// Pins this thread, which costs a few nanoseconds.
     #[inline]
@@ -225,6 +232,7 @@ impl<'m, M: Readable> Pin<'m, M> {
     }
 }
 
+#[cfg(feature = "std")]
 impl<M> fmt::Debug for Pin<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pin").finish_non_exhaustive()

@@ -1,7 +1,7 @@
 //! Transactions and snapshots of both families.
 
 use core::fmt;
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 use sapwood_qsbr::Domain;

@@ -1,8 +1,10 @@
 //! The errors of operations.
 
+#[cfg(feature = "std")]
 use alloc::string::ToString;
 
 use sapwood_arena::ArenaFull;
+#[cfg(feature = "std")]
 use sapwood_common::TableError;
 use sapwood_qsbr::GarbageLimit;
 
@@ -82,6 +84,7 @@ impl<V> From<sapwood_common::Rejected<V, sapwood_qp::Error>> for Error {
 }
 
 /// The cause when a table that was to be saved is refused by its file.
+#[cfg(feature = "std")]
 impl From<Error> for sapwood_common::SaveCause {
     fn from(error: Error) -> Self {
         match error {
@@ -91,6 +94,7 @@ impl From<Error> for sapwood_common::SaveCause {
     }
 }
 
+#[cfg(feature = "std")]
 impl From<Error> for TableError {
     fn from(error: Error) -> Self {
         match error {

@@ -2,7 +2,7 @@
 
 use core::fmt::{Debug, Display};
 use core::hash::Hash;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 

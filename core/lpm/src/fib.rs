@@ -7,6 +7,7 @@ use core::fmt;
 use core::hash::Hash;
 use core::marker::PhantomData;
 
+use sapwood_arena::{ArenaOptions, Backing};
 use sapwood_qsbr::{Domain, Guard};
 
 use super::family::{Family, Key, V4, V6};
@@ -96,10 +97,25 @@ impl<F: Family, V: NextHop> Clone for Fib<F, V> {
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct FibChoices {
-    pub(super) bits: u8,
+    /// Bits of the root; `None` for one that grows.
+    pub(super) bits: Option<u8>,
 }
 
+/// Bytes of address space that a family of a table reserves at first, unless its memory is limited:
+/// a process may have many tables.
+const RESERVE: usize = 4 << 20;
+
 impl FibChoices {
+    /// The memory and the choices of a builder.
+    pub(super) fn defaults() -> (MemoryOptions, FibChoices) {
+        let backing = Backing::Growing { reserve: RESERVE };
+        let memory = MemoryOptions {
+            options: ArenaOptions::default().backing(backing),
+            limit: None,
+        };
+        (memory, FibChoices { bits: None })
+    }
+
     /// # Panics
     /// When a root cannot have this number of bits.
     pub fn new(bits: u8) -> Self {
@@ -107,7 +123,7 @@ impl FibChoices {
             matches!(bits, 6 | 12 | 18 | 24),
             "a root has 6, 12, 18 or 24 bits, not {bits}"
         );
-        FibChoices { bits }
+        FibChoices { bits: Some(bits) }
     }
 }
 
@@ -117,8 +133,12 @@ impl<F: Family, V: NextHop> Buildable for Fib<F, V> {
 }
 
 impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
-    /// Bits of an address that the root resolves with one load: 6, 12, 18 (the default, for full
-    /// tables) or 24. The root takes `8 << bits` bytes.
+    /// Bits of an address that the root resolves with one load: 6, 12, 18 (for full tables) or 24.
+    /// The root takes `8 << bits` bytes.
+    ///
+    /// By default the root grows with the table: 6 bits, from 256 prefixes on 12, from 16,384 on
+    /// 18. So a process can have many tables. In an arena that others read
+    /// ([`build_in`](Self::build_in)) the default is 18.
     ///
     /// O(1).
     ///
@@ -142,12 +162,7 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let domain = self.domain_or_new();
         let options = self.memory.stable().limit_to(MAX_BYTES);
-        let shared = FibShared::new(
-            options,
-            self.choices.bits.into(),
-            domain,
-            crate::seed::seed(),
-        )?;
+        let shared = FibShared::new(options, self.choices.bits, domain, crate::seed::seed())?;
         Ok(Fib::from_shared(shared))
     }
 
@@ -172,7 +187,8 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
 }
 
 impl<F: Family, V: NextHop> Fib<F, V> {
-    /// An empty table for full routing tables: the root resolves 18 bits and takes 2 MiB.
+    /// An empty table, whose root grows with it: to one that resolves 18 bits and takes 2 MiB, from
+    /// 16,384 prefixes on. See [`root_bits`](Builder::root_bits).
     ///
     /// As [`build`](Builder::build).
     ///
@@ -186,7 +202,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     ///
     /// O(1).
     pub fn builder() -> Builder<Self> {
-        Builder::begin(MemoryOptions::default(), FibChoices::new(18))
+        let (memory, choices) = FibChoices::defaults();
+        Builder::begin(memory, choices)
     }
 
     /// Held while a transaction of this table and another is published, and while both are kept.
@@ -231,7 +248,7 @@ impl<F: Family, V: NextHop> Fib<F, V> {
         Ok(())
     }
 
-    /// Bits of an address that the root resolves.
+    /// Bits of an address that the root resolves now.
     ///
     /// O(1).
     pub fn root_bits(&self) -> u8 {
@@ -242,14 +259,16 @@ impl<F: Family, V: NextHop> Fib<F, V> {
 
     /// The longest prefix of an address, with a copy of its value. [`FibView`] gives references.
     ///
-    /// A pin, and the cost of [`FibView::lookup`].
+    /// A pin, and the cost of [`FibView::lookup`]. It needs the feature `std`.
+    #[cfg(feature = "std")]
     pub fn lookup(&self, addr: F::Addr) -> Option<(F::Net, V)> {
         self.read(|view| view.lookup(addr).map(|(net, value)| (net, value.clone())))
     }
 
     /// A copy of the value of exactly this prefix.
     ///
-    /// A pin, and one node for each six bits behind the root.
+    /// A pin, and one node for each six bits behind the root. It needs the feature `std`.
+    #[cfg(feature = "std")]
     pub fn get(&self, net: F::Net) -> Option<V> {
         self.read(|view| view.get(net).cloned())
     }
@@ -272,7 +291,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// afterwards see the change.
     ///
     /// It copies one node for each six bits of the prefix behind the root. A prefix that is shorter
-    /// than the root writes all root words that it covers.
+    /// than the root writes all root words that it covers. The insertion with which the root grows
+    /// (see [`root_bits`](Builder::root_bits)) makes the table anew, of 256 or 16,384 prefixes.
     ///
     /// ```
     /// use sapwood::lpm::{Error, Ipv4Fib};

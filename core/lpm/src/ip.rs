@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 use sapwood_qsbr::{Domain, Guard};
@@ -15,7 +15,6 @@ use super::memory::FibMemory;
 use super::view::FibView;
 use crate::sync::lock;
 use crate::{Buildable, Builder, Error, Readable, Rejected};
-use sapwood_common::raw::memory::MemoryOptions;
 use sapwood_common::reading_methods;
 
 /// A longest-prefix-match table of IPv4 and IPv6 prefixes: one [`Fib`] for each family,
@@ -51,7 +50,7 @@ impl<V: NextHop> Buildable for IpFib<V> {
 
 impl<V: NextHop> Builder<IpFib<V>> {
     /// Bits of an address that the roots resolve with one load, as for a
-    /// [`Fib`]: 6, 12, 18 (the default, for full tables) or 24.
+    /// [`Fib`]: 6, 12, 18 or 24. By default each root grows with its table.
     ///
     /// O(1).
     ///
@@ -127,7 +126,7 @@ impl<V: NextHop> Clone for IpFib<V> {
 }
 
 impl<V: NextHop> IpFib<V> {
-    /// An empty table for full routing tables.
+    /// An empty table, whose roots grow with it: see [`root_bits`](Builder::root_bits).
     ///
     /// As [`build`](Builder::build).
     ///
@@ -141,7 +140,8 @@ impl<V: NextHop> IpFib<V> {
     ///
     /// O(1).
     pub fn builder() -> Builder<Self> {
-        Builder::begin(MemoryOptions::default(), FibChoices::new(18))
+        let (memory, choices) = FibChoices::defaults();
+        Builder::begin(memory, choices)
     }
 
     /// Joins two tables that share a domain. Each of them can still be changed by itself.
@@ -266,6 +266,7 @@ impl<V: NextHop> IpFib<V> {
     /// A copy of the value of exactly this prefix.
     ///
     /// As [`Fib::get`](super::Fib::get).
+    #[cfg(feature = "std")]
     pub fn get(&self, net: IpNet) -> Option<V> {
         match net {
             IpNet::V4(net) => self.v4.get(net),
@@ -277,6 +278,7 @@ impl<V: NextHop> IpFib<V> {
     /// ones are not unpacked.
     ///
     /// As [`Fib::lookup`](super::Fib::lookup).
+    #[cfg(feature = "std")]
     pub fn lookup(&self, addr: IpAddr) -> Option<(IpNet, V)> {
         match addr {
             IpAddr::V4(addr) => self.v4.lookup(addr).map(|(net, value)| (net.into(), value)),

@@ -12,35 +12,41 @@
 //! the table did before a change or after it. Trade-offs first:
 //!
 //! - A full IPv4 table takes about 14 bytes a prefix, 2 MiB of them for a root that answers most
-//!   lookups with one or two loads. Small tables do with `root_bits(12)`: 32 KiB.
+//!   lookups with one or two loads. The root of a small table is small, and grows with it, so that
+//!   a process can have many tables.
 //! - [`Fib`] and [`IpFib`] store equal values once, so values must be comparable, and cheap to
 //!   compare: next hops, not counters.
 //! - A change copies the nodes on its path. It takes 2.2 to 4.3 times as long as in a tree without
 //!   concurrent readers (prefix-trie, in `docs/figures.md`: most for random prefixes).
 //!
-//! `docs/lpm.md` has the layout and the measurements.
+//! Without the feature `std` there are [`Fib`] and [`IpFib`] with their transactions and snapshots;
+//! files, `BitFib` and methods that pin a thread need it. `docs/lpm.md` has the layout and the
+//! measurements.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 #![deny(unsafe_code)]
-#![cfg(feature = "std")]
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
 mod bits;
 mod both;
 mod error;
 mod family;
 mod fib;
+#[cfg(feature = "std")]
 mod fib_file;
 mod ip;
 mod memory;
 mod published;
 mod raw;
+#[cfg(feature = "std")]
 mod saved;
 mod snapshot;
 mod txn;
 mod view;
 
+#[cfg(feature = "std")]
 pub use bits::{
     AsBits, BitChildren, BitFib, BitFile, BitFileBuilder, BitIter, BitMatches, BitPrefix,
     BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
@@ -50,8 +56,10 @@ pub use family::{Family, V4, V6};
 #[doc(hidden)]
 pub use fib::FibChoices;
 pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub use fib_file::FIB_FILE_LAYOUT;
+#[cfg(feature = "std")]
 pub use fib_file::{FibFile, FibFileBuilder, HopRef, NullRoute, SavedHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
@@ -63,6 +71,7 @@ pub use view::FibParts;
 pub use view::{FibView, Matches};
 
 pub use error::{Error, Rejected};
+#[cfg(feature = "std")]
 pub use sapwood_common::{OpenCause, OpenError, SaveCause, SaveError, TableError};
 
 // Parts that all structures share.

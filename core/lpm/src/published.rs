@@ -65,7 +65,9 @@ impl<F: Family, V: NextHop + FromBytes + IntoBytes + Immutable> Builder<Fib<F, V
         arena.limit_to(MAX_BYTES);
         let roots = arena.roots_at();
         let domain = self.domain_or_new();
-        let mut shared = FibShared::new_in(arena, self.choices.bits.into(), domain, seed())?;
+        // What the header says of the root does not change.
+        let bits = self.choices.bits.unwrap_or(18).into();
+        let mut shared = FibShared::new_in(arena, bits, domain, seed())?;
         shared.publish_at(size_of::<V>() as u64, F::WIDTH.into(), roots);
         Ok(Fib::from_shared(shared))
     }

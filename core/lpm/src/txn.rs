@@ -144,6 +144,7 @@ impl<'s, F: Family, V: NextHop> FibTxn<'s, F, V> {
         shared.commit(writer);
         // Nothing is changed any more.
         writer.blocks.marks = false;
+        shared.grow_if_due::<F::Key>(writer);
         shared.reclaim(writer, budget, dropped);
         shared.version()
     }

@@ -117,6 +117,10 @@ pub use reader::{Guard, Offline, Reader};
 pub use retire::RetireQueue;
 pub use source::GraceSource;
 pub use stall::{Stall, StallKind};
+/// Locks for the structures where there is no system.
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use sync::spin;
 
 /// The README's example has to compile and run.
 #[cfg(all(doctest, feature = "std"))]

@@ -85,13 +85,15 @@ pub(crate) use Mutex as ColdMutex;
 pub(crate) use spin::Mutex;
 
 /// A plain test-and-set lock, for programs without an operating system.
-#[cfg(all(not(loom), not(feature = "std")))]
-mod spin {
+#[allow(missing_docs)]
+#[cfg(not(loom))]
+pub mod spin {
     use core::cell::UnsafeCell;
     use core::ops::{Deref, DerefMut};
     use core::sync::atomic::{AtomicBool, Ordering};
 
-    pub(crate) struct Mutex<T> {
+    #[derive(Default)]
+    pub struct Mutex<T> {
         held: AtomicBool,
         value: UnsafeCell<T>,
     }
@@ -100,17 +102,17 @@ mod spin {
     // to `T` from thread to thread, which `T: Send` allows.
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
-    pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);
+    pub struct MutexGuard<'a, T>(&'a Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        pub fn new(value: T) -> Self {
             Self {
                 held: AtomicBool::new(false),
                 value: UnsafeCell::new(value),
             }
         }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        pub fn lock(&self) -> MutexGuard<'_, T> {
             loop {
                 if let Some(guard) = self.try_lock() {
                     return guard;
@@ -121,9 +123,13 @@ mod spin {
             }
         }
 
-        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             // A guard is made only when the lock was taken: its drop releases the lock.
             (!self.held.swap(true, Ordering::Acquire)).then(|| MutexGuard(self))
+        }
+
+        pub fn get_mut(&mut self) -> &mut T {
+            self.value.get_mut()
         }
     }
 
@@ -263,6 +269,22 @@ impl Clock {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::Mutex;
+
+    /// The lock of programs without an operating system.
+    #[test]
+    fn a_lock_that_spins() {
+        let mut mutex = super::spin::Mutex::<usize>::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..500).for_each(|_| *mutex.lock() += 1));
+            }
+        });
+        assert_eq!(*mutex.get_mut(), 1000);
+        let guard = mutex.lock();
+        assert!(mutex.try_lock().is_none());
+        drop(guard);
+        assert_eq!(mutex.try_lock().as_deref(), Some(&1000));
+    }
 
     #[test]
     fn a_failed_attempt_leaves_the_lock_locked() {

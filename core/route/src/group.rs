@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::{Hash, Hasher};
-use std::collections::HashMap;
 
 use super::hash::{StableHasher, scaled, spread};
 use super::rendezvous;
@@ -70,7 +69,7 @@ impl<H: Clone + Eq + Hash> Group<H> {
     pub fn new(members: impl IntoIterator<Item = (H, u32)>) -> Self {
         let mut all: Vec<Member<H>> = Vec::new();
         // Where members are, when there are too many to look at each.
-        let mut places = HashMap::new();
+        let mut places = crate::HashMap::default();
         for (hop, weight) in members {
             let known = match all.len() < FEW {
                 true => all.iter().position(|member| member.hop == hop),

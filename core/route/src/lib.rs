@@ -2,6 +2,7 @@
 //!
 //! [`RouteTable`] has a group for each prefix, and chooses one of its members for each flow,
 //! without state for flows. [`FlowHasher`] makes the hash of a packet's flow that it takes.
+//! [`HopSet`] is a plain value of a few next hops, for caches. Files need the feature `std`.
 //! `docs/route.md` has the layout, the rules and the measurements.
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -10,46 +11,36 @@
 extern crate alloc;
 
 mod flow;
-#[cfg(feature = "std")]
 mod group;
 mod hop;
-#[cfg(feature = "std")]
+mod hop_set;
 mod packed;
-#[cfg(feature = "std")]
 mod places;
-#[cfg(feature = "std")]
 mod raw;
-#[cfg(feature = "std")]
 mod rendezvous;
 #[cfg(feature = "std")]
+mod saved;
 mod table;
-#[cfg(feature = "std")]
 mod versions;
-#[cfg(feature = "std")]
 mod view;
 
 pub use flow::{FlowHasher, FlowKey};
-#[cfg(feature = "std")]
 pub use group::Group;
 pub use hop::{GroupMember, MirrorHop, Vlan};
-#[cfg(feature = "std")]
+pub use hop_set::HopSet;
 pub use packed::PackedGroup;
 pub use sapwood_common::{Plain, Words};
-#[cfg(feature = "std")]
 pub use sapwood_lpm::{Error, Rejected};
-#[cfg(feature = "std")]
 pub use table::{RouteTable, RouteTableMemory};
-#[cfg(feature = "std")]
 pub use versions::{RouteSnapshot, RouteTxn};
-#[cfg(feature = "std")]
 pub use view::{FamilyRoutes, RouteView};
 
 // Parts that all structures share.
-#[cfg(feature = "std")]
-use sapwood_common::raw::sync;
-use sapwood_common::raw::{hash, seed};
-#[cfg(feature = "std")]
+use sapwood_common::raw::seed::State;
+use sapwood_common::raw::{hash, seed, sync};
 use sapwood_common::{Buildable, OldestSnapshot, Readable};
 
-#[cfg(feature = "std")]
 sapwood_common::builder!();
+
+/// A hash map whose order nobody outside can guess.
+type HashMap<K, V> = hashbrown::HashMap<K, V, State>;

@@ -3,15 +3,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::hash::{Hash, Hasher};
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use core::hash::{BuildHasher, Hash, Hasher};
 
 use hashbrown::HashTable;
 use sapwood_qsbr::Domain;
 
 use super::group::Group;
 use super::raw::slot::Slot;
+use crate::{HashMap, State};
 use sapwood_lpm::NextHop;
 
 /// A place that holds a group. Readers get it from the prefix, which keeps it while they look.
@@ -51,15 +50,15 @@ pub(super) struct Names<H: NextHop> {
     names: HashTable<(u64, Group<H>, Place<H>)>,
     /// The hash under which a place is in the table.
     hashes: HashMap<Place<H>, u64>,
-    state: RandomState,
+    state: State,
 }
 
 impl<H: NextHop> Names<H> {
     fn new() -> Self {
         Self {
             names: HashTable::new(),
-            hashes: HashMap::new(),
-            state: RandomState::new(),
+            hashes: HashMap::default(),
+            state: State::default(),
         }
     }
 
@@ -126,7 +125,7 @@ pub(super) struct Groups<H: NextHop> {
 impl<H: NextHop> Groups<H> {
     pub(super) fn new() -> Self {
         Self {
-            all: HashMap::new(),
+            all: HashMap::default(),
             places: Names::new(),
             waiting: Vec::new(),
         }

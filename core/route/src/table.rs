@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use std::collections::HashMap;
-use std::net::IpAddr;
+#[cfg(feature = "std")]
+use core::net::IpAddr;
 
 use ipnet::IpNet;
 use sapwood_qsbr::{Domain, Guard};
@@ -17,7 +17,7 @@ use super::raw::slot::Slot;
 use super::versions::{RouteSnapshot, RouteTxn};
 use super::view::{FamilyRoutes, RouteView};
 use crate::sync::{WriterGuard, WriterLock};
-use crate::{Buildable, Builder, Error, OldestSnapshot, Readable, Rejected};
+use crate::{Buildable, Builder, Error, HashMap, OldestSnapshot, Readable, Rejected};
 use sapwood_common::reading_methods;
 use sapwood_lpm::{FibChoices, IpFib, IpFibMemory, NextHop};
 
@@ -69,7 +69,7 @@ impl<H: NextHop> Buildable for RouteTable<H> {
 
 impl<H: NextHop> Builder<RouteTable<H>> {
     /// Bits of an address that the roots resolve with one load, as for a
-    /// [`Fib`](sapwood_lpm::Fib): 6, 12, 18 (the default) or 24.
+    /// [`Fib`](sapwood_lpm::Fib): 6, 12, 18 or 24. By default each root grows with its table.
     ///
     /// O(1).
     ///
@@ -164,8 +164,8 @@ impl<H: NextHop> RouteTable<H> {
     ///
     /// // Two small tables, as for customers of many, whose readers are registered once.
     /// let domain = Domain::new();
-    /// let one = RouteTable::builder().root_bits(12).domain(&domain).build()?;
-    /// let two = RouteTable::builder().root_bits(12).domain(&domain).build()?;
+    /// let one = RouteTable::builder().domain(&domain).build()?;
+    /// let two = RouteTable::builder().domain(&domain).build()?;
     /// one.insert("10.0.0.0/8".parse()?, Group::single(1))?;
     /// two.insert("10.0.0.0/8".parse()?, Group::single(2))?;
     /// let reader = domain.register("port")?;
@@ -301,7 +301,15 @@ impl<H: NextHop> RouteTable<H> {
     #[track_caller]
     pub fn get(&self, net: IpNet) -> Option<Group<H>> {
         let groups = self.lock();
+        #[cfg(feature = "std")]
         let place = self.shared.fib.get(net)?;
+        #[cfg(not(feature = "std"))]
+        let mut txn = self.shared.fib.begin();
+        #[cfg(not(feature = "std"))]
+        let place = match net {
+            IpNet::V4(net) => txn.v4().get(net).cloned(),
+            IpNet::V6(net) => txn.v6().get(net).cloned(),
+        }?;
         groups.all.get(&place).map(|(group, _)| group.clone())
     }
 
@@ -364,6 +372,8 @@ impl<H: NextHop> RouteTable<H> {
     /// [`reader`](Self::reader) is quicker.
     ///
     /// A pin, the cost of [`Fib::lookup`](sapwood_lpm::Fib::lookup), and one bucket of the group.
+    /// It needs the feature `std`.
+    #[cfg(feature = "std")]
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<H> {
         self.read(|view| view.lookup(addr, flow).cloned())
     }
@@ -434,13 +444,16 @@ impl<H: NextHop> RouteTable<H> {
     pub fn verify(&self) -> Result<(), String> {
         self.shared.fib.verify()?;
         let groups = self.lock();
-        let mut uses = HashMap::<Place<H>, usize>::new();
+        let mut uses = HashMap::<Place<H>, usize>::default();
         let snapshot = self.shared.fib.snapshot();
         let places = snapshot.iter().map(|(_, place)| place.clone());
         places.for_each(|place| *uses.entry(place).or_default() += 1);
-        let pinned = self.shared.fib.domain().pin();
+        #[cfg(feature = "std")]
+        let reader = self.shared.fib.domain().pin();
+        #[cfg(not(feature = "std"))]
+        let reader = (self.shared.fib.domain().register("verify")).map_err(|e| format!("{e}"))?;
         for (place, (group, count)) in &groups.all {
-            let there = place.0.get(pinned.guard());
+            let there = place.0.get(reader.guard());
             let used = uses.remove(place).unwrap_or(0);
             if used != *count {
                 return Err(format!("a group counts {count} prefixes and has {used}"));

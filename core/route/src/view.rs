@@ -1,7 +1,7 @@
 //! Views of a route table.
 
 use core::fmt;
-use std::net::IpAddr;
+use core::net::IpAddr;
 
 use sapwood_qsbr::Guard;
 

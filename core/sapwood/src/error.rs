@@ -32,7 +32,6 @@ pub enum Error {
     #[error(transparent)]
     Maple(#[from] crate::maple::Error),
     /// Of a table of prefixes or routes.
-    #[cfg(feature = "std")]
     #[error(transparent)]
     Lpm(#[from] crate::lpm::Error),
     /// Of a cache of routes.
@@ -57,7 +56,6 @@ impl Error {
         match self {
             Error::Qp(crate::qp::Error::ArenaFull(full)) => Some(full),
             Error::Maple(crate::maple::Error::ArenaFull(full)) => Some(full),
-            #[cfg(feature = "std")]
             Error::Lpm(crate::lpm::Error::ArenaFull(full)) => Some(full),
             Error::Cache(crate::route::CacheError::ArenaFull(full)) => Some(full),
             _ => None,
@@ -71,7 +69,6 @@ impl Error {
         match self {
             Error::Qp(crate::qp::Error::GarbageLimit(limit)) => Some(limit),
             Error::Maple(crate::maple::Error::GarbageLimit(limit)) => Some(limit),
-            #[cfg(feature = "std")]
             Error::Lpm(crate::lpm::Error::GarbageLimit(limit)) => Some(limit),
             _ => None,
         }

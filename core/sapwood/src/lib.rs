@@ -49,12 +49,11 @@ pub mod published;
 
 pub use error::Error;
 pub use sapwood_arena as arena;
-#[cfg(feature = "std")]
 pub use sapwood_common::{
-    Buildable, Builder, Configure, OldestSnapshot, Pin, Readable, Reader, TableError,
+    Buildable, Builder, Configure, OldestSnapshot, Readable, Reader, Rejected, key,
 };
-pub use sapwood_common::{Rejected, key};
 #[cfg(feature = "std")]
+pub use sapwood_common::{Pin, TableError};
 pub use sapwood_lpm as lpm;
 pub use sapwood_maple as maple;
 pub use sapwood_qp as qp;
@@ -65,12 +64,11 @@ pub mod route {
     #[cfg(feature = "std")]
     pub use sapwood_cache::CacheReader;
     pub use sapwood_cache::{
-        CacheStats, Error as CacheError, Lookup, Plain, RouteCache, RouteCacheBuilder, Unresolved,
-        Words,
+        CacheHooks, CacheStats, Error as CacheError, Lookup, NoHooks, Plain, RouteCache,
+        RouteCacheBuilder, Unresolved, Words,
     };
     #[doc(hidden)]
     pub use sapwood_cache::{Choices, cache_choices};
-    #[cfg(feature = "std")]
     pub use sapwood_route::*;
 }
 

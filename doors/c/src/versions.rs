@@ -197,9 +197,8 @@ pub unsafe fn make<T: Versioned>(
     if options.memory_limit > 0 {
         builder = builder.memory_limit(options.memory_limit);
     }
-    if let Some(bits) = options.root()? {
-        builder = T::root_bits(builder, bits);
-    }
+    // Views of C hold the root itself, so it does not grow.
+    builder = T::root_bits(builder, options.root()?.unwrap_or(18));
     let body = TableBody::new(build(builder)?, rules.checked);
     // SAFETY: C.
     unsafe { hand_out(out, body, rules) }

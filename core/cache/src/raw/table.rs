@@ -448,6 +448,26 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
         way
     }
 
+    /// The key of a way with an entry.
+    pub(crate) fn key(&self, way: usize) -> K {
+        let mut at = 0;
+        K::fill(|| {
+            at += 1;
+            self.set.slot(way, at).load(Ordering::Relaxed)
+        })
+    }
+
+    /// The value of a way with an entry; none if it says that there is none.
+    pub(crate) fn value(&self, way: usize) -> Option<V> {
+        let mut at = K::COUNT;
+        (!self.stamp(way).negative()).then(|| {
+            V::fill(|| {
+                at += 1;
+                self.set.slot(way, at).load(Ordering::Relaxed)
+            })
+        })
+    }
+
     pub(crate) fn stamp(&self, way: usize) -> Stamp {
         Stamp(self.set.slot(way, 0).load(Ordering::Relaxed))
     }
@@ -493,12 +513,7 @@ impl<K: Words, V: Words> Writer<'_, K, V> {
     /// Whether no key is in the set twice.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         for way in self.entries() {
-            let mut at = 0;
-            let key = K::fill(|| {
-                at += 1;
-                let word = self.set.slot(way, at);
-                word.load(Ordering::Relaxed)
-            });
+            let key = self.key(way);
             let tag = self.set.tags().get(way);
             if self.tagged(tag, &key) != Some(way) {
                 return Err("a key is there twice");

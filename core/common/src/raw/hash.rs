@@ -1,7 +1,6 @@
 //! Hashes of a few words with secrets, by folding products of 64 by 64 bits as foldhash does, with
 //! one more multiplication, and hashes that are the same on every machine.
 
-#[cfg(feature = "std")]
 use core::hash::{Hash, Hasher};
 
 use crate::plain::Words;
@@ -66,10 +65,8 @@ pub fn spread(flow: u64) -> u64 {
 
 /// A hasher that gives the same on every machine: FNV-1a over the bytes, with the lowest byte of a
 /// number first, then SplitMix64's output function.
-#[cfg(feature = "std")]
 pub struct StableHasher(u64);
 
-#[cfg(feature = "std")]
 impl StableHasher {
     #[inline]
     pub fn hash_one(value: &impl Hash) -> u64 {
@@ -79,7 +76,6 @@ impl StableHasher {
     }
 }
 
-#[cfg(feature = "std")]
 macro_rules! little_endian {
     ($($name:ident $of:ty as $wide:ty),*) => {$(
         fn $name(&mut self, n: $of) {
@@ -88,7 +84,6 @@ macro_rules! little_endian {
     )*};
 }
 
-#[cfg(feature = "std")]
 impl Hasher for StableHasher {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {

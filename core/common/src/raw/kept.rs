@@ -1,13 +1,11 @@
 //! The numbers of versions, and which versions snapshots keep.
 
 use alloc::collections::BTreeMap;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use std::thread::Thread;
-use std::time::Instant;
 
 use sapwood_qsbr::{Domain, Hold, Holder};
 
@@ -38,7 +36,7 @@ pub struct OldestSnapshot {
     pub version: u64,
     /// The name of the thread that made the version's first snapshot, if the thread has one.
     pub thread: Option<String>,
-    /// For how long the version has been kept.
+    /// For how long the version has been kept; 0 without the feature `std`, as there is no clock.
     pub age: Duration,
     /// Bytes of garbage that later versions retired. They wait at least for the end of the
     /// version's snapshots.
@@ -79,10 +77,47 @@ pub struct Numbers {
 struct Keepers {
     count: usize,
     /// When the first snapshot was made, and by which thread.
-    since: Instant,
-    thread: Thread,
+    made: Made,
     /// Bytes that the version and earlier ones retired: snapshots of it do not hold them back.
     retired: u64,
+}
+
+/// A moment, and the thread that ran then.
+#[cfg(feature = "std")]
+struct Made(std::time::Instant, std::thread::Thread);
+
+#[cfg(feature = "std")]
+impl Made {
+    fn now() -> Self {
+        Made(std::time::Instant::now(), std::thread::current())
+    }
+
+    fn age(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn thread(&self) -> Option<&str> {
+        self.1.name()
+    }
+}
+
+/// Without a system there are no clock and no names.
+#[cfg(not(feature = "std"))]
+struct Made;
+
+#[cfg(not(feature = "std"))]
+impl Made {
+    fn now() -> Self {
+        Made
+    }
+
+    fn age(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn thread(&self) -> Option<&str> {
+        None
+    }
 }
 
 impl Versions {
@@ -121,8 +156,8 @@ impl Versions {
         let (&version, keepers) = numbers.kept.first_key_value()?;
         Some(OldestSnapshot {
             version,
-            thread: keepers.thread.name().map(str::to_string),
-            age: keepers.since.elapsed(),
+            thread: keepers.made.thread().map(String::from),
+            age: keepers.made.age(),
             bytes: numbers.held_back(keepers),
         })
     }
@@ -134,8 +169,7 @@ impl Versions {
         let (number, retired) = (numbers.newest, numbers.retired);
         let keepers = numbers.kept.entry(number).or_insert_with(|| Keepers {
             count: 0,
-            since: Instant::now(),
-            thread: std::thread::current(),
+            made: Made::now(),
             retired,
         });
         keepers.count += 1;
@@ -148,8 +182,8 @@ impl Holder for Versions {
     fn holds(&self) -> Vec<Hold> {
         let numbers = self.lock();
         let hold = |(&version, keepers): (&u64, &Keepers)| Hold {
-            name: name(version, keepers.thread.name()),
-            age: keepers.since.elapsed(),
+            name: name(version, keepers.made.thread()),
+            age: keepers.made.age(),
             versions: numbers.newest - version,
             bytes: numbers.held_back(keepers),
         };

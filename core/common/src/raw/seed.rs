@@ -2,12 +2,14 @@
 
 use core::hash::{BuildHasher, Hasher};
 
+/// The hashers of maps that keys of others must not fill in one place.
+#[cfg(not(feature = "std"))]
+pub use foldhash::quality::RandomState as State;
+#[cfg(feature = "std")]
+pub use std::hash::RandomState as State;
+
 /// A new seed: random from the operating system, where there is one; else of addresses and
 /// counters.
 pub fn seed() -> u64 {
-    #[cfg(feature = "std")]
-    let state = std::hash::RandomState::new();
-    #[cfg(not(feature = "std"))]
-    let state = foldhash::quality::RandomState::default();
-    state.build_hasher().finish()
+    State::default().build_hasher().finish()
 }

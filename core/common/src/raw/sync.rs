@@ -12,20 +12,22 @@ use core::sync::atomic::AtomicUsize;
 
 pub use super::points::*;
 
+#[cfg(not(any(loom, shuttle)))]
+pub use core::sync::atomic::{AtomicU32, Ordering};
 #[cfg(loom)]
 pub use loom::sync::{
     Condvar, Mutex, MutexGuard,
     atomic::{AtomicU32, Ordering},
 };
+/// Without a system, locks that spin.
+#[cfg(not(any(loom, shuttle, feature = "std")))]
+pub use sapwood_qsbr::spin::{Mutex, MutexGuard};
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(shuttle)]
 pub use {
     core::sync::atomic::{AtomicU32, Ordering},
     shuttle::sync::{Condvar, Mutex, MutexGuard},
-};
-#[cfg(not(any(loom, shuttle)))]
-pub use {
-    core::sync::atomic::{AtomicU32, Ordering},
-    std::sync::{Condvar, Mutex, MutexGuard},
 };
 
 /// Lets other threads run while this one waits for them.
@@ -45,29 +47,48 @@ pub fn wait() {
     loom::thread::yield_now();
     #[cfg(shuttle)]
     shuttle::thread::yield_now();
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(all(feature = "std", not(any(loom, shuttle))))]
     std::thread::yield_now();
+    #[cfg(not(any(loom, shuttle, feature = "std")))]
+    core::hint::spin_loop();
 }
 
 /// Locks a mutex, also after a thread panicked while it held the lock: the data of these locks is
 /// whole at every step that can unwind.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
+    #[cfg(any(loom, shuttle, feature = "std"))]
+    return mutex
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    #[cfg(not(any(loom, shuttle, feature = "std")))]
+    mutex.lock()
+}
+
+/// The data of a lock that nobody else can reach.
+pub fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
+    #[cfg(any(loom, shuttle, feature = "std"))]
+    return mutex
+        .get_mut()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    #[cfg(not(any(loom, shuttle, feature = "std")))]
+    mutex.get_mut()
 }
 
 /// As [`lock`], but returns `None` when the lock is held.
 pub fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
+    #[cfg(any(loom, shuttle, feature = "std"))]
+    return match mutex.try_lock() {
         Ok(guard) => Some(guard),
         Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         Err(std::sync::TryLockError::WouldBlock) => None,
-    }
+    };
+    #[cfg(not(any(loom, shuttle, feature = "std")))]
+    mutex.try_lock()
 }
 
 /// The lock of a structure with one writer at a time. Users may hold it for long, in a transaction,
-/// a writer or a reservation. A thread that would wait for itself panics.
+/// a writer or a reservation. A thread that would wait for itself panics. Without the feature `std`
+/// threads cannot be told apart, and it waits for ever.
 pub struct WriterLock<T> {
     /// [`this_thread`] of the thread that holds the lock, or 0.
     owner: AtomicUsize,
@@ -99,7 +120,8 @@ impl<T> WriterLock<T> {
     /// Whether this thread holds the lock.
     pub fn is_held_here(&self) -> bool {
         // Relaxed: a thread finds its own mark if and only if it holds the lock.
-        self.owner.load(Ordering::Relaxed) == this_thread()
+        let here = this_thread();
+        here != 0 && self.owner.load(Ordering::Relaxed) == here
     }
 
     /// As [`lock`](Self::lock), but returns `None` when the lock is held.
@@ -115,8 +137,7 @@ impl<T> WriterLock<T> {
 
     /// The data of a lock that nobody else can reach.
     pub fn get_mut(&mut self) -> &mut T {
-        let inner = self.inner.get_mut();
-        inner.unwrap_or_else(std::sync::PoisonError::into_inner)
+        get_mut(&mut self.inner)
     }
 }
 
@@ -150,14 +171,17 @@ impl<T> Drop for WriterGuard<'_, T> {
 }
 
 /// A number of this thread, not 0, that no other thread has while this one runs: the address of a
-/// variable of its own.
+/// variable of its own. 0 without the feature `std`.
 #[inline]
 pub fn this_thread() -> usize {
     #[cfg(loom)]
     loom::thread_local!(static HERE: u8 = 0);
     #[cfg(shuttle)]
     shuttle::thread_local!(static HERE: u8 = 0);
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(all(feature = "std", not(any(loom, shuttle))))]
     std::thread_local!(static HERE: u8 = const { 0 });
-    HERE.with(|here| core::ptr::from_ref(here).addr())
+    #[cfg(any(loom, shuttle, feature = "std"))]
+    return HERE.with(|here| core::ptr::from_ref(here).addr());
+    #[cfg(not(any(loom, shuttle, feature = "std")))]
+    0
 }

@@ -39,7 +39,7 @@ impl<'g, F: Family, V: NextHop + FromBytes + Immutable> FibView<'g, F, V> {
             let root = AtomicU64::from_ptr(word(header::ROOT).cast()).load(Ordering::Acquire);
             let root_prefixes = AtomicU32::from_ptr(low(header::SHELF, 4).cast());
             let len = AtomicUsize::from_ptr(low(header::LEN, size_of::<usize>()).cast());
-            let words = Published::new(mem.root(root as u32), root_prefixes);
+            let words = Published::new(mem.root(root as u32), root_prefixes, None);
             let reading = Reading {
                 mem,
                 words,

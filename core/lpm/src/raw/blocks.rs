@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use sapwood_arena::{Area, Arena, ArenaFull, Kind, Pool, Ref};
 
-use super::node::{Lone, Mem, NODE, POOLED, Prefixes, ROOT_PREFIXES, runs_of};
+use super::node::{Lone, Mem, NODE, POOLED, Prefixes, ROOT, ROOT_PREFIXES, runs_of};
 use crate::garbage::Block;
 use sapwood_format::lpm::{
     CHILD, FRESH, LONE_BYTES, NODE_SLOTS, REF, ROOT_PREFIXES_VALUES, SET, SLOTS, STRIDE, Set,
@@ -18,7 +18,7 @@ const POOLED_MOST: usize = 1 << 16;
 
 /// Where blocks of a kind lie.
 pub(crate) fn area(kind: Kind) -> Area {
-    if kind == NODE {
+    if kind == NODE || kind == ROOT {
         Area::Nodes
     } else {
         Area::Leaves
@@ -214,6 +214,17 @@ impl Blocks {
             p.add(8)
                 .cast::<[u32; 4]>()
                 .write([base, word, 0, lone.value]);
+        }
+        Ok(r)
+    }
+
+    /// The mark for the words of a root that has grown: see [`Lone::is_moved`].
+    pub(crate) fn mark_of_a_moved_root(&mut self) -> Result<u32, ArenaFull> {
+        let (r, p) = self.alloc(NODE, LONE_BYTES)?;
+        // SAFETY: a new block of that size, aligned to 8.
+        unsafe {
+            p.cast::<u64>().write(0);
+            p.add(8).cast::<[u32; 4]>().write([0, 1, 0, 0]);
         }
         Ok(r)
     }

@@ -213,7 +213,8 @@ impl<V: Eq + Hash> FibShared<V> {
         dropped: &mut Vec<V>,
     ) -> Result<(), ArenaFull> {
         debug_assert!(writer.len == 0 && writer.root_prefixes == 0);
-        let built = writer.blocks.build(entries, self.bits)?;
+        self.begin_with(writer, entries.len());
+        let built = writer.blocks.build(entries, self.bits())?;
         for &(_, _, value) in entries {
             writer.values.retain(self.mem, value);
         }

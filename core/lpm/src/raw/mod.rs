@@ -17,6 +17,7 @@ pub(crate) mod blocks;
 pub(crate) mod build;
 pub(crate) mod change;
 pub(crate) mod compact;
+pub(crate) mod grow;
 pub(crate) mod node;
 pub(crate) mod open;
 pub(crate) mod pages;

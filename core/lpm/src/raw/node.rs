@@ -83,6 +83,13 @@ impl Lone {
         lone_len(self.word)
     }
 
+    /// Whether this is no prefix, but the mark in all words of a root that has grown. It matches no
+    /// address.
+    #[inline(always)]
+    pub(crate) fn is_moved(self) -> bool {
+        self.word == 0
+    }
+
     /// The remaining bits, with zeros behind.
     pub(crate) fn bits(self) -> u64 {
         self.word & (self.word - 1)

@@ -19,7 +19,7 @@
 
 use alloc::boxed::Box;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use sapwood_arena::{Area, ArenaFull, Kind, Ref};
 
@@ -47,16 +47,48 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The heads of all pages of a root.
-    pub(crate) fn all(root: Root<'_>) -> Box<[Head]> {
-        let pages = root.len().div_ceil(WORDS);
-        (0..pages).map(|_| Head::default()).collect()
-    }
-
     /// Whether a version has its words in the root.
     #[inline]
     pub(crate) fn is_in_root(&self, version: u64) -> bool {
         self.until.load(Ordering::Relaxed) <= version
+    }
+}
+
+/// The heads of all pages of a root, which the first snapshot makes.
+#[derive(Default)]
+pub(crate) struct Heads(AtomicPtr<Box<[Head]>>);
+
+impl Heads {
+    pub(crate) fn get(&self) -> Option<&[Head]> {
+        // SAFETY: null, or of a box that lives as long as this.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }.map(|heads| &heads[..])
+    }
+
+    /// Makes the heads of a root with so many words, unless they are there.
+    pub(crate) fn make(&self, words: usize) {
+        if self.get().is_some() {
+            return;
+        }
+        let pages = 0..words.div_ceil(WORDS);
+        let made = Box::new(pages.map(|_| Head::default()).collect());
+        let made = Box::into_raw(made);
+        let none = core::ptr::null_mut();
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        let other = self.0.compare_exchange(none, made, order.0, order.1);
+        if other.is_err() {
+            // SAFETY: made above, and nobody else knows it.
+            drop(unsafe { Box::from_raw(made) });
+        }
+    }
+}
+
+impl Drop for Heads {
+    fn drop(&mut self) {
+        let heads = *self.0.get_mut();
+        if !heads.is_null() {
+            // SAFETY: `make` made it by `into_raw`, and nobody reads it any more.
+            drop(unsafe { Box::from_raw(heads) });
+        }
     }
 }
 

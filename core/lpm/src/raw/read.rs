@@ -21,6 +21,20 @@ pub(crate) trait Words: Copy {
 
     /// The first block of root prefixes, or 0.
     fn root_prefixes(self) -> u32;
+
+    /// The words and the bits of the root that has replaced this one, if one has.
+    #[inline(always)]
+    fn newest(self, mem: Mem) -> Option<(Self, u32)> {
+        let _ = mem;
+        None
+    }
+
+    /// The value of an address by the root that has replaced this one.
+    #[inline(always)]
+    fn newest_value<K: Key>(self, mem: Mem, native: bool, key: K) -> u32 {
+        let _ = (mem, native, key);
+        0
+    }
 }
 
 /// The table that everybody reads.
@@ -28,15 +42,23 @@ pub(crate) trait Words: Copy {
 pub(crate) struct Published<'a> {
     root: *const AtomicU64,
     root_prefixes: &'a AtomicU32,
+    /// Where the newest root is, if the root may grow.
+    head: Option<&'a AtomicU64>,
 }
 
 impl<'a> Published<'a> {
     /// # Safety
-    /// `root` is a live root for as long as this is used. Callers ask only for slots that it has.
-    pub(crate) unsafe fn new(root: *const AtomicU64, root_prefixes: &'a AtomicU32) -> Self {
+    /// `root` is a live root for as long as this is used, and so is what `head` names. Callers ask
+    /// only for slots that it has.
+    pub(crate) unsafe fn new(
+        root: *const AtomicU64,
+        root_prefixes: &'a AtomicU32,
+        head: Option<&'a AtomicU64>,
+    ) -> Self {
         Published {
             root,
             root_prefixes,
+            head,
         }
     }
 
@@ -63,6 +85,42 @@ impl Words for Published<'_> {
         sync::point();
         self.root_prefixes.load(Ordering::Acquire)
     }
+
+    #[inline(always)]
+    fn newest(self, mem: Mem) -> Option<(Self, u32)> {
+        sync::point();
+        let head = self.head?.load(Ordering::Acquire);
+        // SAFETY: as the caller of `new` promises.
+        let root = unsafe { mem.root(head as u32) };
+        Some((Published { root, ..self }, (head >> 32) as u32))
+    }
+
+    #[inline(always)]
+    fn newest_value<K: Key>(self, mem: Mem, native: bool, key: K) -> u32 {
+        self.head
+            .map_or(0, |head| value_of_newest(head, mem, native, key))
+    }
+}
+
+/// The value of an address by the newest root. It takes words and no reading: that would have to be
+/// in memory, and the compiler would put it there before each lookup.
+#[cold]
+#[inline(never)]
+fn value_of_newest<K: Key>(head: &AtomicU64, mem: Mem, native: bool, key: K) -> u32 {
+    /// Not asked for.
+    static NO_PREFIXES: AtomicU32 = AtomicU32::new(0);
+    sync::point();
+    let newest = head.load(Ordering::Acquire);
+    // SAFETY: the newest root is live, as the caller of `Published::new` promises, and has the
+    // slots of its bits.
+    let words = unsafe { Published::new(mem.root(newest as u32), &NO_PREFIXES, Some(head)) };
+    let reading = Reading {
+        mem,
+        words,
+        bits: (newest >> 32) as u32,
+        native,
+    };
+    reading.value(key)
 }
 
 /// A copy of all root words.
@@ -107,6 +165,7 @@ impl Count for Portable {
 /// Counts with the processor's own instruction.
 #[derive(Clone, Copy)]
 #[cfg(all(
+    feature = "std",
     target_arch = "x86_64",
     target_feature = "sse2",
     not(miri),
@@ -115,6 +174,7 @@ impl Count for Portable {
 pub(crate) struct Native(());
 
 #[cfg(all(
+    feature = "std",
     target_arch = "x86_64",
     target_feature = "sse2",
     not(miri),
@@ -141,6 +201,7 @@ impl Count for Native {
 /// Whether the processor counts bits in one instruction that the compiler's target lacks.
 pub(crate) fn has_native() -> bool {
     #[cfg(all(
+        feature = "std",
         target_arch = "x86_64",
         target_feature = "sse2",
         not(miri),
@@ -148,6 +209,7 @@ pub(crate) fn has_native() -> bool {
     ))]
     return std::arch::is_x86_feature_detected!("popcnt");
     #[cfg(not(all(
+        feature = "std",
         target_arch = "x86_64",
         target_feature = "sse2",
         not(miri),
@@ -160,6 +222,7 @@ pub(crate) fn has_native() -> bool {
 macro_rules! counting {
     ($native:expr, $count:ident => $f:expr) => {{
         #[cfg(all(
+            feature = "std",
             target_arch = "x86_64",
             target_feature = "sse2",
             not(miri),
@@ -171,6 +234,7 @@ macro_rules! counting {
             return $f;
         }
         #[cfg(not(all(
+            feature = "std",
             target_arch = "x86_64",
             target_feature = "sse2",
             not(miri),
@@ -196,6 +260,9 @@ pub(crate) struct Reading<W> {
 /// Lanes of a batch: enough to fill the processor's queue of loads several times over.
 pub(crate) const LANES: usize = 32;
 
+/// A lookup met the mark that a root leaves behind which has grown.
+struct Moved;
+
 /// A prefix of an address: length and value.
 pub(crate) type Match = (u8, u32);
 
@@ -220,6 +287,8 @@ impl<W: Words> Reading<W> {
             if let Some(lone) = n.lone() {
                 return if lone.matches(rest.word(0)) {
                     lone.value
+                } else if lone.is_moved() {
+                    self.words.newest_value(self.mem, self.native, key)
                 } else {
                     best
                 };
@@ -234,6 +303,17 @@ impl<W: Words> Reading<W> {
             rest = rest.skip(STRIDE);
         }
         best
+    }
+
+    /// The same table with its newest root, after a lookup met the mark of one that has grown.
+    #[inline(always)]
+    fn newest(self) -> Option<Self> {
+        let (words, bits) = self.words.newest(self.mem)?;
+        Some(Reading {
+            words,
+            bits,
+            ..self
+        })
     }
 
     /// Calls `one` with the value, or 0, of each address, and stores its results. Up to [`LANES`]
@@ -295,7 +375,10 @@ impl<W: Words> Reading<W> {
                 let best = &mut best[lane % LANES];
                 if let Some(lone) = n.lone() {
                     let matches = lone.matches(key(addr).word(depth));
-                    let better = if matches { lone.value } else { n.base() };
+                    let mut better = if matches { lone.value } else { n.base() };
+                    if lone.is_moved() {
+                        better = self.words.newest_value(self.mem, self.native, key(addr));
+                    }
                     *best = if better == 0 { *best } else { better };
                     continue;
                 }
@@ -323,8 +406,10 @@ impl<W: Words> Reading<W> {
     pub(crate) fn longest<K: Key>(self, key: K) -> Option<Match> {
         let word = self.words.word(key.top(self.bits));
         let mut best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
-        self.on_the_way(word, key, |found| best = Some(found));
-        best
+        match self.on_the_way(word, key, |found| best = Some(found)) {
+            Ok(()) => best,
+            Err(Moved) => self.newest()?.longest(key),
+        }
     }
 
     /// All prefixes of the address, shortest first.
@@ -333,8 +418,10 @@ impl<W: Words> Reading<W> {
         let word = self.words.word(key.top(self.bits));
         let mut all = SmallVec::new();
         self.each_root_prefix(key, self.bits as u8, |found| all.push(found));
-        self.on_the_way(word, key, |found| all.push(found));
-        all
+        match self.on_the_way(word, key, |found| all.push(found)) {
+            Ok(()) => all,
+            Err(Moved) => self.newest().map_or(all, |newest| newest.matches(key)),
+        }
     }
 
     /// Each prefix of the address that ends inside the root and has at most this length, shortest
@@ -360,16 +447,19 @@ impl<W: Words> Reading<W> {
     }
 
     /// Each prefix of the address that is longer than the root, shortest first.
-    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) {
+    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) -> Result<(), Moved> {
         let (mut node, mut rest, mut depth) = (word.child(), key.skip(self.bits), self.bits);
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if let Some(lone) = n.lone() {
+                if lone.is_moved() {
+                    return Err(Moved);
+                }
                 if lone.matches(rest.word(0)) {
                     f(((depth + lone.len()) as u8, lone.value));
                 }
-                return;
+                return Ok(());
             }
             let prefixes = n.prefixes();
             for len in 1..=STRIDE {
@@ -381,6 +471,7 @@ impl<W: Words> Reading<W> {
             rest = rest.skip(STRIDE);
             depth += STRIDE;
         }
+        Ok(())
     }
 
     /// The value of exactly this prefix, or 0.
@@ -401,6 +492,11 @@ impl<W: Words> Reading<W> {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if let Some(lone) = n.lone() {
+                if lone.is_moved() {
+                    return self
+                        .newest()
+                        .map_or(0, |newest| newest.exact(key, len as u8));
+                }
                 let same = lone.len() == left && lone.matches(rest.word(0));
                 return if same { lone.value } else { 0 };
             }

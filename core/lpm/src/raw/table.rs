@@ -1,19 +1,17 @@
 //! A table: the published part, the writer behind its lock, versions and snapshots.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::Hash;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use std::sync::OnceLock;
-
 use crossbeam_utils::CachePadded;
 use sapwood_arena::{Area, Arena, ArenaFull, ArenaOptions, prefetch};
 use sapwood_qsbr::{Domain, Guard};
 
+use super::grow::{LEAST_BITS, MOST_BITS, grow_at};
 use super::node::{Mem, ROOT, VALUE};
-use super::pages::{Frozen, Head};
+use super::pages::{Frozen, Head, Heads};
 use super::read::{Published, Reading, has_native};
 use super::root::{Open, Root};
 use super::values;
@@ -27,9 +25,11 @@ use sapwood_format::lpm::{header, root_word};
 /// The state that all handles of a table share.
 pub(crate) struct FibShared<V> {
     pub(super) mem: Mem,
-    /// The block of the root.
-    root: u32,
-    pub(super) bits: u32,
+    /// The block of the root and its bits, as [`root_word`] has them: one word, which a root that
+    /// grows replaces.
+    head: CachePadded<AtomicU64>,
+    /// Whether the root grows with the table.
+    pub(super) grows: bool,
     native: bool,
     /// The first block of root prefixes, or 0. It has a cache line of its own, as the writer stores
     /// to it.
@@ -40,8 +40,9 @@ pub(crate) struct FibShared<V> {
     pub(super) domain: Domain,
     writer: WriterLock<Writer<V>>,
     pub(super) versions: Arc<Versions>,
-    /// By the number of the page: where its words are that were saved for snapshots.
-    heads: OnceLock<Box<[Head]>>,
+    /// By the number of the page: where its words are that were saved for snapshots. For each size
+    /// of a root its own.
+    heads: [Heads; 4],
     /// Held while a transaction of this table and another is published, and while both are kept.
     commits: Mutex<()>,
 }
@@ -53,17 +54,23 @@ unsafe impl<V: Send + Sync> Send for FibShared<V> {}
 unsafe impl<V: Send + Sync> Sync for FibShared<V> {}
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// An empty table with a root of this many bits.
+    /// An empty table with a root of this many bits, or with one that grows.
     pub(crate) fn new(
         options: ArenaOptions,
-        bits: u32,
+        bits: Option<u8>,
         domain: Domain,
         seed: u64,
     ) -> Result<Self, ArenaFull> {
-        FibShared::new_in(Arena::new(options), bits, domain, seed)
+        let first = bits.map_or(LEAST_BITS, u32::from);
+        let mut shared = FibShared::new_in(Arena::new(options), first, domain, seed)?;
+        if bits.is_none() {
+            shared.grows = true;
+            shared.writer.get_mut().grow_at = grow_at(first);
+        }
+        Ok(shared)
     }
 
-    /// As [`new`](Self::new), in this arena.
+    /// An empty table with a root of this many bits, which does not grow, in this arena.
     pub(crate) fn new_in(
         mut arena: Arena,
         bits: u32,
@@ -75,15 +82,15 @@ impl<V: Eq + Hash> FibShared<V> {
         let mem = Mem(arena.base());
         Ok(FibShared {
             mem,
-            root,
-            bits,
+            head: AtomicU64::new(root_word(root, bits)).into(),
+            grows: false,
             native: has_native(),
             root_prefixes: AtomicU32::new(0).into(),
             len: AtomicUsize::new(0),
             published: None,
             writer: WriterLock::new(Writer::new(arena, &domain, seed)),
             versions: Versions::new(&domain),
-            heads: OnceLock::new(),
+            heads: Default::default(),
             commits: Mutex::new(()),
             domain,
         })
@@ -101,7 +108,8 @@ impl<V> FibShared<V> {
     /// # Panics
     /// When there is no such header.
     pub(crate) fn publish_at(&mut self, value_bytes: u64, width: u64, at: usize) {
-        let root = root_word(self.root, self.bits);
+        debug_assert!(!self.grows, "the header's word of the root does not change");
+        let root = self.head.load(Ordering::Relaxed);
         let writer = self.writer.get_mut();
         let told = writer
             .blocks
@@ -130,8 +138,14 @@ impl<V> FibShared<V> {
         &self.domain
     }
 
+    /// Bits of an address that the root resolves.
     pub(crate) fn bits(&self) -> u32 {
-        self.bits
+        (self.head.load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// Replaces the root: views that are made afterwards read this one.
+    pub(super) fn set_root(&self, root: u32, bits: u32) {
+        self.head.store(root_word(root, bits), Ordering::Release);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -147,7 +161,12 @@ impl<V> FibShared<V> {
     /// Prefetches the memory that a change of this prefix needs first.
     #[inline]
     pub(crate) fn prefetch<K: Key>(&self, key: K) {
-        let word = self.root().get(key.top(self.bits));
+        let bits = self.bits();
+        // A root that may still grow may be freed meanwhile.
+        if self.grows && bits < MOST_BITS {
+            return;
+        }
+        let word = self.root().get(key.top(bits));
         // A node of a full table has 150 bytes, and its prefixes are at its end.
         let node = self.mem.hint(word.child());
         for line in 0..4 {
@@ -157,13 +176,17 @@ impl<V> FibShared<V> {
 
     /// The block of the root, and its bytes.
     pub(super) fn root_block(&self) -> (u32, usize) {
-        (self.root, 8 << self.bits)
+        let head = self.head.load(Ordering::Relaxed);
+        (head as u32, 8 << (head >> 32))
     }
 
-    /// The root, for the holder of the writer's lock.
+    /// The root, for the holder of the writer's lock or of a snapshot, and for those who know that
+    /// it does not grow any more.
     pub(crate) fn root(&self) -> Root<'_> {
-        // SAFETY: the root lives as long as the arena, and is only used as atomics.
-        Root(unsafe { core::slice::from_raw_parts(self.mem.root(self.root), 1 << self.bits) })
+        let (root, bytes) = self.root_block();
+        // SAFETY: the root is only used as atomics. It is replaced by the holder of the writer's
+        // lock alone, while there is no snapshot; the last one lives as long as the arena.
+        Root(unsafe { core::slice::from_raw_parts(self.mem.root(root), bytes / 8) })
     }
 
     /// The newest version, while the guard is held.
@@ -177,32 +200,35 @@ impl<V> FibShared<V> {
             "{}",
             sapwood_common::raw::FOREIGN_GUARD
         );
-        // SAFETY: the root lives as long as the table; what its words reach is freed only a grace
-        // period after it was unlinked, and the guard holds that grace period back.
+        let head = self.head.load(Ordering::Acquire);
+        // SAFETY: the root, and what its words reach, is freed only a grace period after it was
+        // unlinked, and the guard holds that grace period back.
         unsafe {
-            let words = Published::new(self.mem.root(self.root), &self.root_prefixes);
-            View::new(self.reading(words))
+            let root = self.mem.root(head as u32);
+            let words = Published::new(root, &self.root_prefixes, Some(&self.head));
+            View::new(self.reading(words, (head >> 32) as u32))
         }
     }
 
     #[inline(always)]
-    fn reading<W>(&self, words: W) -> Reading<W> {
+    fn reading<W>(&self, words: W, bits: u32) -> Reading<W> {
         Reading {
             mem: self.mem,
             words,
-            bits: self.bits,
+            bits,
             native: self.native,
         }
     }
 
     /// The table as the open transaction has it.
     pub(super) fn open<'a>(&'a self, writer: &'a Writer<V>) -> Reading<Open<'a>> {
-        self.reading(Open {
+        let words = Open {
             mem: self.mem,
             overlay: &writer.overlay,
             root: self.root(),
             root_prefixes: writer.root_prefixes,
-        })
+        };
+        self.reading(words, self.bits())
     }
 
     /// As [`open`](Self::open), with values.
@@ -240,28 +266,40 @@ impl<V> FibShared<V> {
 
     /// Where the pages are that are saved for snapshots, once there was a snapshot.
     pub(super) fn heads(&self) -> Option<&[Head]> {
-        self.heads.get().map(|heads| &heads[..])
+        self.heads_of(self.bits()).get()
+    }
+
+    fn heads_of(&self, bits: u32) -> &Heads {
+        &self.heads[bits as usize / 6 - 1]
     }
 
     /// Bytes outside the arena for snapshots, however many there are.
     pub(crate) fn heads_bytes(&self) -> usize {
-        self.heads().map_or(0, size_of_val)
+        let made = self.heads.iter().filter_map(Heads::get);
+        made.map(size_of_val).sum()
     }
 
     /// Keeps the newest version.
     pub(crate) fn keep(self: &Arc<Self>) -> Kept<V> {
-        self.heads.get_or_init(|| Head::all(self.root()));
-        let (version, (root_prefixes, len)) = self.versions.keep(|| {
-            (
-                self.root_prefixes.load(Ordering::Relaxed),
-                self.len.load(Ordering::Relaxed),
-            )
-        });
-        Kept {
-            root_prefixes,
-            len,
-            version,
-            shared: Arc::clone(self),
+        loop {
+            let bits = self.bits();
+            self.heads_of(bits).make(1 << bits);
+            let (version, (now, root_prefixes, len)) = self.versions.keep(|| {
+                (
+                    self.bits(),
+                    self.root_prefixes.load(Ordering::Relaxed),
+                    self.len.load(Ordering::Relaxed),
+                )
+            });
+            // The root may have grown before the version was kept; it does not grow while it is.
+            if now == bits {
+                return Kept {
+                    root_prefixes,
+                    len,
+                    version,
+                    shared: Arc::clone(self),
+                };
+            }
         }
     }
 }
@@ -308,7 +346,7 @@ impl<V> Kept<V> {
         // SAFETY: while the version is in the list of snapshots, nothing that it reaches is freed.
         unsafe {
             let words = Frozen::new(shared.root(), heads, shared.mem, version);
-            View::new(shared.reading(words))
+            View::new(shared.reading(words, shared.bits()))
         }
     }
 }

@@ -262,7 +262,7 @@ impl<V: Eq + Hash> FibShared<V> {
         value: u32,
         dropped: &mut Vec<V>,
     ) -> Result<Option<u32>, crate::Error> {
-        let bits = self.bits;
+        let bits = self.bits();
         if writer.blocks.marks {
             let mut overlay = core::mem::take(&mut writer.overlay);
             let mut target = Over {
@@ -285,8 +285,11 @@ impl<V: Eq + Hash> FibShared<V> {
         let done = writer.apply(&mut target, bits, at, value);
         if done.as_ref().is_ok_and(|old| *old != value) {
             self.publish(writer, target.locked, |_, _| ());
+            writer.garbage.release();
+            self.grow_if_due::<K>(writer);
+        } else {
+            writer.garbage.release();
         }
-        writer.garbage.release();
         done.map(|old| (old != 0).then_some(old))
     }
 

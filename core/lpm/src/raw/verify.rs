@@ -1,5 +1,6 @@
 //! The check of every invariant of a table.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
@@ -16,7 +17,7 @@ use sapwood_format::lpm::{CHILD, LONE_MAX, REF, SLOTS, STRIDE, len_of, slots_of}
 struct Found {
     kinds: [(usize, usize); 4],
     prefixes: usize,
-    uses: std::collections::HashMap<u32, u32>,
+    uses: BTreeMap<u32, u32>,
 }
 
 impl Found {

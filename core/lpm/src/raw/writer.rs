@@ -34,6 +34,8 @@ pub(crate) struct Writer<V> {
     /// them.
     pub(super) root_prefixes: u32,
     pub(super) len: usize,
+    /// The number of prefixes from which on the root is to grow.
+    pub(super) grow_at: usize,
     /// The progress of an incremental compaction.
     pub(crate) compaction: Compaction,
 }
@@ -55,6 +57,7 @@ impl<V: Eq + Hash> Writer<V> {
             spare: Vec::new(),
             root_prefixes: 0,
             len: 0,
+            grow_at: usize::MAX,
             compaction: Default::default(),
         }
     }

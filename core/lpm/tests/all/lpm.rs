@@ -129,6 +129,160 @@ fn all_prefixes_of_a_small_space_at_the_end_of_addresses() {
     exhaustive::<V6>(12, 118, 5);
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "as above")]
+fn all_prefixes_of_a_small_space_while_the_root_grows() {
+    exhaustive::<V4>(0, 0, 6);
+    exhaustive::<V4>(0, 13, 7);
+    exhaustive::<V6>(0, 3, 8);
+}
+
+/// `count` different prefixes of a family, with values, in random order. Some are shorter than the
+/// smallest root, and some lie in others.
+fn many<F: Kind>(count: usize, seed: u64) -> Vec<(Prefix, u32)> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut all = std::collections::BTreeMap::new();
+    while all.len() < count {
+        let len = [3, 6, 8, 12, 16, 17, 18, 19, 22, 24, 24, 24, 28, 32][rng.usize(0..14)];
+        all.insert(Prefix::truncated(rng.u128(..), len), rng.u32(0..50));
+    }
+    let mut all: Vec<_> = all.into_iter().collect();
+    rng.shuffle(&mut all);
+    all
+}
+
+/// The bits of the root at a number of prefixes.
+const ROOTS: [(usize, u8); 4] = [(255, 6), (256, 12), (16_383, 12), (16_384, 18)];
+
+fn grows<F: Kind>(seed: u64) {
+    let all = many::<F>(17_000, seed);
+    let fib: Fib<F, u32> = builder(0).build().unwrap();
+    let mut oracle = Lpm::new(F::WIDTH);
+    let addresses: Vec<u128> = (all.iter().step_by(97).map(|(p, _)| p.bits))
+        .chain((0..200).map(|i| i << 120 | i << 90))
+        .collect();
+    // A reader without a quiescent state: its first view sees every later table as well.
+    let reader = fib.reader("old").unwrap();
+    let old = reader.view();
+    for (i, (p, value)) in all.iter().enumerate() {
+        assert_eq!(fib.insert(F::net(*p), *value).unwrap(), None);
+        oracle.insert(*p, *value);
+        let len = i + 1;
+        if let Some((_, bits)) = ROOTS.iter().find(|(at, _)| *at == len) {
+            assert_eq!((fib.root_bits(), fib.len()), (*bits, len));
+            assert_eq!(fib.version(), len as u64);
+            for &address in &addresses {
+                for p in [Prefix::truncated(address, 16), all[i / 2].0] {
+                    table::ask(&fib, &oracle, address, p);
+                    let addr = F::addr(address);
+                    let found = old.lookup(addr).map(|(net, v)| (F::prefix(net), v));
+                    assert_eq!(found, oracle.lookup(address));
+                    assert_eq!(old.get(F::net(p)), oracle.get(p));
+                    let matches: Vec<_> =
+                        old.matches(addr).map(|(n, v)| (F::prefix(n), v)).collect();
+                    assert_eq!(matches, oracle.matches(address));
+                }
+            }
+            let addrs: Vec<F::Addr> = addresses.iter().map(|a| F::addr(*a)).collect();
+            let mut batch = vec![None; addrs.len()];
+            old.lookup_batch(&addrs, &mut batch);
+            let single: Vec<_> = addrs.iter().map(|a| old.lookup_value(*a)).collect();
+            assert_eq!(batch, single);
+            agree(&fib, &oracle);
+        }
+    }
+    // Nothing of the earlier roots stays, and a table that shrinks keeps its root.
+    let _ = old;
+    drop(reader);
+    fib.reclaim(usize::MAX);
+    assert_eq!((fib.memory().waiting, fib.memory().root), ((0, 0), 8 << 18));
+    for (p, value) in &all {
+        assert_eq!(fib.remove(F::net(*p)).unwrap(), Some(*value));
+    }
+    assert_eq!((fib.len(), fib.root_bits()), (0, 18));
+    fib.verify().unwrap();
+    // The same table by a transaction, and at once.
+    for (len, bits) in ROOTS {
+        let some = || all[..len].iter().map(|(p, v)| (F::net(*p), *v));
+        let by_txn: Fib<F, u32> = builder(0).build().unwrap();
+        let mut txn = by_txn.begin();
+        for (net, value) in some() {
+            txn.insert(net, value).unwrap();
+        }
+        assert_eq!(txn.commit(), 1);
+        let built = builder::<F>(0).build_from(some()).unwrap();
+        for fib in [by_txn, built] {
+            assert_eq!((fib.root_bits(), fib.len()), (bits, len));
+            fib.verify().unwrap();
+            assert!(some().all(|(net, value)| fib.get(net) == Some(value)));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(
+    miri,
+    ignore = "minutes; `exhaustive` and `shuttle` meet the same code"
+)]
+fn a_root_grows_with_its_table() {
+    grows::<V4>(1);
+    grows::<V6>(2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "as above")]
+fn a_root_that_cannot_grow_stays_as_it_is() {
+    let all = many::<V4>(40_000, 3);
+    let nets = || all.iter().map(|(p, v)| (V4::net(*p), *v));
+    // A snapshot has the root of its version.
+    let fib: Ipv4Fib<u32> = builder(0).build().unwrap();
+    fib.extend_some(nets().take(200));
+    let snapshot = fib.snapshot();
+    fib.extend_some(nets().skip(200).take(200));
+    assert_eq!((fib.root_bits(), snapshot.len()), (6, 200));
+    assert!(
+        nets()
+            .take(200)
+            .all(|(net, v)| snapshot.get(net) == Some(&v))
+    );
+    drop(snapshot);
+    fib.extend_some(nets().skip(400).take(1));
+    assert_eq!((fib.root_bits(), fib.len()), (12, 401));
+    fib.verify().unwrap();
+    // A root of 2 MiB has no room.
+    let fib = Ipv4Fib::builder().memory_limit(1 << 20).build().unwrap();
+    fib.extend_some(nets().take(20_000));
+    assert_eq!((fib.root_bits(), fib.len()), (12, 20_000));
+    fib.verify().unwrap();
+    let built = Ipv4Fib::builder()
+        .memory_limit(1 << 20)
+        .build_from(nets().take(20_000));
+    assert_eq!(built.unwrap().root_bits(), 6);
+    // No room for what it would leave behind, until the reader has passed.
+    let domain = sapwood::qsbr::Domain::builder()
+        .hard_limit(64 << 10)
+        .build();
+    let fib = Ipv4Fib::builder().domain(&domain).build().unwrap();
+    fib.extend_some(nets().take(16_383));
+    assert_eq!(fib.root_bits(), 12);
+    fib.extend_some(nets().skip(16_383).take(10));
+    assert_eq!(fib.root_bits(), 12, "its nodes take more than 64 KiB");
+    fib.verify().unwrap();
+}
+
+/// Insertions one by one.
+trait Extended {
+    fn extend_some(&self, nets: impl Iterator<Item = (sapwood::lpm::ipnet::Ipv4Net, u32)>);
+}
+
+impl Extended for Ipv4Fib<u32> {
+    fn extend_some(&self, nets: impl Iterator<Item = (sapwood::lpm::ipnet::Ipv4Net, u32)>) {
+        for (net, value) in nets {
+            self.insert(net, value).unwrap();
+        }
+    }
+}
+
 /// All lists of up to four operations on the prefixes of a two-bit space, around the border between
 /// root and nodes.
 #[test]

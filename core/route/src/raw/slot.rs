@@ -5,9 +5,10 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sapwood_qsbr::{Domain, Guard, RetireQueue};
+
+use crate::sync::{self, Mutex, MutexGuard};
 
 /// A slot. The values that it held before are freed after a grace period, or with the slot.
 pub(crate) struct Slot<T> {
@@ -56,8 +57,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
 
     fn lock(&self) -> MutexGuard<'_, RetireQueue<Replaced<T>>> {
         // A panic leaves nothing half done: values are dropped after they left the queue.
-        let replaced = self.replaced.lock();
-        replaced.unwrap_or_else(PoisonError::into_inner)
+        sync::lock(&self.replaced)
     }
 
     /// Stores another value. Readers see the one or the other. The old value counts as `bytes` of
@@ -84,8 +84,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
-        let replaced = self.replaced.get_mut();
-        let replaced = replaced.unwrap_or_else(PoisonError::into_inner);
+        let replaced = sync::get_mut(&mut self.replaced);
         // SAFETY: every reference that the slot gave borrows it, so there is none.
         replaced.drain(|old| unsafe { old.free() });
         if let Some(thing) = NonNull::new(*self.thing.get_mut()) {

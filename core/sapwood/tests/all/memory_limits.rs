@@ -129,7 +129,8 @@ fn a_limit_holds_in_tables() {
         );
         fib.verify().unwrap();
     }
-    let root_only = Ipv4Fib::<u8>::builder().memory_limit(1 << 20).build();
+    let root_only = Ipv4Fib::<u8>::builder().root_bits(18);
+    let root_only = root_only.memory_limit(1 << 20).build();
     assert!(
         matches!(root_only, Err(sapwood::lpm::Error::ArenaFull(_))),
         "a root of 2 MiB"

@@ -348,7 +348,8 @@ fn torn_files_and_full_memory_make_no_table() {
     }
     // Loading allocates the table's memory like any other.
     routes.snapshot().save(&path).unwrap();
-    let small = RouteTable::<u32>::builder().memory_limit(4 << 10);
+    let small = RouteTable::<u32>::builder().root_bits(12);
+    let small = small.memory_limit(4 << 10);
     let error = small.load(&path).unwrap_err();
     assert!(matches!(error.cause, OpenCause::Table(_)), "{error}");
 }

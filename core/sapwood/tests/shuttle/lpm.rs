@@ -47,6 +47,45 @@ fn lookups_are_of_the_old_table_or_the_new() {
     }
 }
 
+/// A root grows beside a reader that looks through one view.
+#[test]
+fn a_root_grows() {
+    let (short, long) = ("8.0.0.0/7".parse().unwrap(), "8.1.2.0/24".parse().unwrap());
+    check_random(
+        move || {
+            let fib: Fib<V4, u32> = table::builder(0).build().unwrap();
+            let mut txn = fib.begin();
+            for i in 0..254_u32 {
+                let net = ipnet::Ipv4Net::new((16 << 24 | i << 8).into(), 24);
+                txn.insert(net.unwrap(), 3).unwrap();
+            }
+            txn.insert(short, 1).unwrap();
+            txn.commit();
+            let reader = {
+                let fib = fib.clone();
+                shuttle::thread::spawn(move || {
+                    let handle = fib.reader("test").unwrap();
+                    let view = handle.view();
+                    for _ in 0..6 {
+                        let addr = [8, 1, 2, 3].into();
+                        assert!(view.lookup_value(addr).is_some());
+                        assert!(view.lookup(addr).is_some());
+                        let mut batch = [None; 2];
+                        view.lookup_batch(&[addr, addr], &mut batch);
+                        assert!(batch.iter().all(Option::is_some));
+                    }
+                })
+            };
+            fib.insert(long, 2).unwrap();
+            assert_eq!(fib.root_bits(), 12);
+            fib.remove(short).unwrap();
+            reader.join().unwrap();
+            fib.verify().unwrap();
+        },
+        runs(60),
+    );
+}
+
 /// One of two prefixes is present at all times, so every lookup must find one. A lookup that read
 /// two root words, or a changing node, could find neither.
 #[test]

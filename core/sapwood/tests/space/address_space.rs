@@ -227,6 +227,74 @@ fn twenty_thousand_maps_of_each_kind_fit_into_one_process() {
     }
 }
 
+/// A kilobyte count of a line of the process's status, in bytes.
+fn status(name: &str) -> usize {
+    let all = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = all
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap();
+    let count = line.trim_start_matches(':').trim_end_matches("kB").trim();
+    count.parse::<usize>().unwrap() << 10
+}
+
+/// As a provider's edge has them: a table for each customer, with a default route in most of them.
+#[test]
+fn two_hundred_tables_of_a_hundred_routes_take_60_mb_and_4_gb_of_addresses() {
+    if task().is_some() {
+        let mut rng = fastrand::Rng::with_seed(9);
+        let tables: Vec<RouteTable<u32>> = (0..200_u32)
+            .map(|vrf| {
+                let table = RouteTable::new().unwrap();
+                let groups = [1, 2, 3, 4].map(|n| Group::new((0..n).map(|hop| (vrf * 8 + hop, 1))));
+                let hops = |n: usize| groups[n - 1].clone();
+                table.insert("0.0.0.0/0".parse().unwrap(), hops(2)).unwrap();
+                table.insert("::/0".parse().unwrap(), hops(3)).unwrap();
+                while table.len() < 100 {
+                    let (len, hop) = (rng.u8(8..=32), hops(rng.usize(1..=4)));
+                    let net = match rng.u8(0..3) {
+                        0 => ipnet::Ipv6Net::new(rng.u128(..).into(), len + 24)
+                            .unwrap()
+                            .into(),
+                        _ => ipnet::IpNet::from(
+                            ipnet::Ipv4Net::new(rng.u32(..).into(), len).unwrap(),
+                        ),
+                    };
+                    table.insert(net.trunc(), hop).unwrap();
+                }
+                table
+            })
+            .collect();
+        for (vrf, table) in (0_u32..).zip(&tables) {
+            let mut reader = table.reader("port").unwrap();
+            for _ in 0..100 {
+                let (addr, flow) = (std::net::Ipv4Addr::from(rng.u32(..)), rng.u64(..));
+                let hop = *reader.view().lookup(addr.into(), flow).unwrap();
+                assert_eq!(hop / 8, vrf);
+                reader.quiescent();
+            }
+            table.verify().unwrap();
+        }
+        println!("{} {} bytes", status("VmRSS"), status("VmSize"));
+        return;
+    }
+    let text = child(
+        "address_space::two_hundred_tables_of_a_hundred_routes_take_60_mb_and_4_gb_of_addresses",
+        "tables",
+    );
+    let line = text.lines().find_map(|line| line.strip_suffix(" bytes"));
+    let mut words = line.unwrap().rsplit(' ').map(|word| word.parse::<usize>());
+    let (addresses, resident) = (words.next().unwrap(), words.next().unwrap());
+    let (addresses, resident) = (addresses.unwrap(), resident.unwrap());
+    assert!(resident <= 60 << 20, "{} MB resident", resident >> 20);
+    assert!(addresses <= 4 << 30, "{} MB of addresses", addresses >> 20);
+    println!(
+        "{} MB resident, {} MB of addresses",
+        resident >> 20,
+        addresses >> 20
+    );
+}
+
 #[test]
 fn a_store_grows_where_it_lies_beyond_its_first_reservation() {
     let store: QpStore<[u8]> = QpStore::new().unwrap();

@@ -41,8 +41,11 @@ fn snapshots_of_tables_stay_within_the_limit_of_memory() {
         return;
     }
     let limit = 8 << 20;
-    let fib = IpFib::builder().memory_limit(limit).build().unwrap();
-    let table = RouteTable::builder().memory_limit(limit).build().unwrap();
+    // Roots that have many pages, as those of large tables.
+    let fib = IpFib::builder().root_bits(18).memory_limit(limit);
+    let fib = fib.build().unwrap();
+    let table = RouteTable::builder().root_bits(18).memory_limit(limit);
+    let table = table.build().unwrap();
     let before = resident();
     let mut kept = Vec::new();
     for i in 0..250_u32 {
@@ -209,7 +212,8 @@ fn snapshots_show_their_version_whatever_changes() {
 #[test]
 fn a_transactions_pages_stay_within_the_limit_of_memory() {
     let limit = 3 << 20;
-    let fib = Ipv4Fib::builder().memory_limit(limit).build().unwrap();
+    let fib = Ipv4Fib::builder().root_bits(18).memory_limit(limit);
+    let fib = fib.build().unwrap();
     let mut txn = fib.begin();
     // The copy of a root of 2 MiB has no room beside it.
     let refused = txn.insert("0.0.0.0/0".parse().unwrap(), 1).unwrap_err();

@@ -62,11 +62,14 @@ pub fn small() -> ArenaOptions {
     ArenaOptions::default().backing(Backing::Mmap { reserve: 1 << 26 })
 }
 
-/// A table's builder. With the smallest root the table detects misuse; with other roots it keeps
-/// free blocks.
+/// A table's builder; with 0 bits its root grows. With the smallest root, or one that grows, the
+/// table detects misuse; with other roots it keeps free blocks.
 pub fn builder<F: Kind>(bits: u8) -> Builder<Fib<F, u32>> {
-    let options = if bits == 6 { loud() } else { small() };
-    Fib::builder().root_bits(bits).options(options)
+    match bits {
+        0 => Fib::builder().options(loud()),
+        6 => Fib::builder().root_bits(bits).options(loud()),
+        _ => Fib::builder().root_bits(bits).options(small()),
+    }
 }
 
 /// A random prefix that often overlaps others: few bits vary, at the borders of strides and at both

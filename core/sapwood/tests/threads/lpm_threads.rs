@@ -125,6 +125,69 @@ fn a_long_prefix_comes_and_a_short_one_goes() {
     });
 }
 
+/// Roots grow beside readers, one of which looks through one view for ever: every lookup finds the
+/// old table or the new one, and what was inserted is found from then on.
+#[test]
+fn a_root_grows_beside_readers() {
+    let filler = |i: u32| ipnet::Ipv4Net::new((11 << 24 | i << 8).into(), 24).unwrap();
+    let (short, long) = (
+        "10.0.0.0/8".parse().unwrap(),
+        "10.1.2.0/24".parse().unwrap(),
+    );
+    for round in 0..steps(60) {
+        let fib: Ipv4Fib<u32> = builder(0).build().unwrap();
+        fib.insert(short, 1).unwrap();
+        (0..250).for_each(|i| assert!(fib.insert(filler(i), 3).is_ok()));
+        // The number of fillers that every later lookup finds.
+        let there = std::sync::atomic::AtomicU32::new(250);
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for reader in 0..2 {
+                let (fib, there, over) = (&fib, &there, &over);
+                scope.spawn(move || {
+                    let mut handle = fib.reader("test").unwrap();
+                    let mut rng = fastrand::Rng::with_seed(round as u64 * 2 + reader);
+                    loop {
+                        let last = over.load(Ordering::Acquire);
+                        let view = handle.view();
+                        for _ in 0..if reader == 0 { 1 } else { usize::MAX } {
+                            assert!(view.lookup_value([10, 1, 2, 3].into()).is_some());
+                            assert!(view.lookup([10, 1, 2, 3].into()).is_some());
+                            let i = rng.u32(0..there.load(Ordering::Acquire));
+                            assert_eq!(view.get(filler(i)), Some(&3));
+                            let addr = filler(i).addr();
+                            let mut batch = [None; 3];
+                            view.lookup_batch(&[addr, [10, 1, 2, 3].into(), addr], &mut batch);
+                            assert_eq!((batch[0], batch[2]), (Some(&3), Some(&3)));
+                            assert!(batch[1].is_some());
+                            if over.load(Ordering::Acquire) {
+                                break;
+                            }
+                        }
+                        handle.quiescent();
+                        if last {
+                            break;
+                        }
+                    }
+                });
+            }
+            for i in 250..300 {
+                fib.insert(long, 2).unwrap();
+                fib.remove(short).unwrap();
+                fib.insert(filler(i), 3).unwrap();
+                there.store(i + 1, Ordering::Release);
+                fib.insert(short, 1).unwrap();
+                fib.remove(long).unwrap();
+            }
+            over.store(true, Ordering::Release);
+        });
+        assert_eq!(fib.root_bits(), 12);
+        fib.verify().unwrap();
+        fib.reclaim(usize::MAX);
+        assert_eq!(fib.memory().waiting.0, 0);
+    }
+}
+
 /// A stalled reader holds memory back. A hard limit turns that into an error; the end of the reader
 /// makes room again.
 #[test]

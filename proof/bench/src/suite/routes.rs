@@ -20,6 +20,7 @@
 //! | `bytes_per_prefix` | all memory, malloc's rounding and headers included, where the engine tells its size |
 //! | `build_ms`, `drop_ms` | building and dropping the whole table |
 //! | `wrong` | the number of wrong answers among those that were compared |
+//! | `bytes_per_table_N`, `vrf_mlps_N` | case `vrf`: the memory of each of N tables of a hundred routes, and lookups in millions a second, eight in each table in turn |
 //!
 //! Times are the thread's processor time. Times of changes beside a reader are wall-clock time,
 //! waits and other programs' turns included. Rates of a reader are by wall-clock time, too.
@@ -46,7 +47,16 @@ use crate::clock::CpuClock;
 use crate::report::{Measure, Report, Samples};
 use crate::routes::{Built, Family, Lane, Lanes, Shared, Stop, Tally, V4, V6};
 
-const CASES: [&str; 5] = ["v4-full", "v6-full", "v4-gen", "v6-gen", "v4-100k-random"];
+mod vrf;
+
+const CASES: [&str; 6] = [
+    "v4-full",
+    "v6-full",
+    "v4-gen",
+    "v6-gen",
+    "v4-100k-random",
+    "vrf",
+];
 
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
@@ -62,6 +72,10 @@ pub fn run(options: &Options) -> Result<Report, String> {
     println!("{}", report.machine);
     for (at, case) in cases.iter().enumerate() {
         let left = cases.len() - at;
+        if *case == "vrf" {
+            vrf::run(options, &v4, left, &mut report);
+            continue;
+        }
         match routes(case, options) {
             Err(missing) => {
                 report.begin(format!("{case}: {missing}"));
