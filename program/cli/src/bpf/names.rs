@@ -251,7 +251,7 @@ pub fn run(args: &RunArgs) -> Outcome {
     let mut service = Service::begin(args.service.metrics.as_ref(), &[])?;
     let metrics = NamesMetrics::new(service.metrics())?;
     let mut filter = match args.live.wait() {
-        None => Filter::Own(start(&args.filter)?),
+        None => Filter::Own(Box::new(start(&args.filter)?)),
         Some(_) => Filter::Followed(Box::new(Followed::start(&args.filter, &args.live)?)),
     };
     let status = format!("{} names", filter.names());
@@ -284,7 +284,7 @@ pub fn run(args: &RunArgs) -> Outcome {
 
 /// A filter that runs: with a list of its own, or with a live map that it follows.
 enum Filter {
-    Own(XdpNames),
+    Own(Box<XdpNames>),
     Followed(Box<Followed>),
 }
 
