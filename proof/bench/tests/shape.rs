@@ -417,10 +417,8 @@ fn go() {
         "closest_miss_ns",
     ];
     let routes = ["random_mlps", "intable_mlps"];
-    let (live, both) = (
-        &["sapwood-go", "sapwood-rust-checked"][..],
-        "sapwood-rust-checked",
-    );
+    let checked = "sapwood-rust-checked";
+    let live: &[&str] = &["sapwood-go", checked];
     let trie = [live, &["map[string]", "go-immutable-radix"]].concat();
     let table = [live, &["bart"]].concat();
     let list = [live, &["map[string]"]].concat();
@@ -437,7 +435,7 @@ fn go() {
     let mut expected = Vec::new();
     for (case, engines, metrics) in cases {
         for engine in engines {
-            let allocs = (*engine != both).then_some(&"allocs");
+            let allocs = (*engine != checked).then_some(&"allocs");
             let metrics = metrics.iter().chain(allocs);
             expected.extend(metrics.map(|metric| format!("{case} {engine} {metric}")));
         }
