@@ -146,8 +146,8 @@ func (n *nodes) held(c *cluster, slot int) (e entry, cell uint32, outside bool, 
 	return e, 0, false, nil
 }
 
-// leastLen is the length of the key in a slot of an inline cluster, or that of the prefix of all keys
-// where a leaf has the key, or where the cluster is damaged.
+// leastLen is the length of the key in a slot of an inline cluster, or that of the prefix of all
+// keys where a leaf has the key, or where the cluster is damaged.
 func (n *nodes) leastLen(c *cluster, slot int) int {
 	place := n.byte(c.at + inlineTagsAt + c.capacity() + slot)
 	tail := c.at + int(place)*n.entries.step + n.entries.head

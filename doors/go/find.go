@@ -222,10 +222,10 @@ func (l *lookup) each(n *nodes, do func(e entry)) *trouble {
 }
 
 // near calls do with entries at the path's end that may be prefixes of a key, or differ from one in
-// their last byte, and with the number of bytes that they share with the key, as long as goesOn says
-// so of this number; the one that shares most comes first, in an inline cluster. It returns the most
-// bytes that an entry shares with the key. Where the borders of a cluster are damaged, the numbers
-// are wrong.
+// their last byte, and with the number of bytes that they share with the key, as long as goesOn
+// says so of this number; the one that shares most comes first, in an inline cluster. It returns
+// the most bytes that an entry shares with the key. Where the borders of a cluster are damaged, the
+// numbers are wrong.
 func (l *lookup) near(n *nodes, key []byte, goesOn func(shared int) bool,
 	do func(e entry, shared int)) (int, *trouble) {
 	most := -1
