@@ -31,7 +31,7 @@ mod view;
 pub use flow::{FlowHasher, FlowKey};
 #[cfg(feature = "std")]
 pub use group::Group;
-pub use hop::{GroupMember, MirrorHop, Vlan};
+pub use hop::{GroupMember, KernelReason, MirrorHop, Vlan};
 #[cfg(feature = "std")]
 pub use packed::PackedGroup;
 pub use sapwood_common::{Plain, Words};

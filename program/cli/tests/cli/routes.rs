@@ -159,8 +159,8 @@ fn groups_and_null_routes() {
         "10.0.0.0/8 192.0.2.1 weight 2, 192.0.2.2 weight 2\n10.9.9.0/24 prohibit\n",
     );
     s.run(&["routes", "diff", "t", "u"]).code(1).out(
-        "~10.0.0.0/8\t192.0.2.1 weight 2, 192.0.2.2 weight 1\t192.0.2.1 weight 2, 192.0.2.2 weight 2\n\
-         ~10.9.9.0/24\tblackhole\tprohibit\n-2001:db8::/32\tthrow\n",
+        "~ 10.0.0.0/8\t192.0.2.1 weight 2, 192.0.2.2 weight 1\t192.0.2.1 weight 2, 192.0.2.2 weight 2\n\
+         ~ 10.9.9.0/24\tblackhole\tprohibit\n- 2001:db8::/32\tthrow\n",
     );
     // A name that reads as a line of `ip route` stays one.
     let plain =
@@ -454,6 +454,9 @@ fn the_kernels_routes_as_they_were_made() {
         echo made
         \"$0\" routes build --kernel -o t
         \"$0\" routes export t
+        (ip route; ip -6 route) | \"$0\" routes build -q - -o text
+        (ip -j route; ip -6 -j route) | \"$0\" routes build -q - -o json
+        \"$0\" routes diff t text; \"$0\" routes diff t json
         \"$0\" routes build --kernel --table 77 -o u; echo table 77; \"$0\" routes export u' \"$0\"";
     let ran = s.shell(script);
     let out = String::from_utf8_lossy(&ran.0.stdout).into_owned();
@@ -462,7 +465,7 @@ fn the_kernels_routes_as_they_were_made() {
         return;
     };
     ran.code(0);
-    // The kernel adds routes such as fe80::/64.
+    // What `ip` prints is the same table. The kernel adds routes such as fe80::/64.
     for line in [
         "0.0.0.0/0 192.0.2.254",
         "10.0.0.0/8 192.0.2.2",
