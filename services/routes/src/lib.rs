@@ -53,7 +53,7 @@ pub use mirror::{
     Gateway, GroupsError, MirrorError, MirrorGroups, MirrorStats, MirrorTables, RouteInjector,
     RouteMirror, RouteMirrorBuilder, vlans,
 };
-pub use mrt::{MrtRoutes, Peer};
+pub use mrt::{MrtChange, MrtRoutes, Peer};
 #[cfg(all(feature = "bpf", target_os = "linux"))]
 pub use router::XdpRouter;
 pub use text::{PLAIN_TEXT, TextRoutes, parse_prefix, show_route};

@@ -444,3 +444,42 @@ fn a_mirror_reconciles_by_itself() {
     let stats = quiet.stats();
     assert!(stats.unconfirmed >= every && stats.dumps == 1, "{stats:?}");
 }
+
+/// A live table has the kernel's routes and their changes, for readers of any process.
+#[cfg(feature = "live")]
+#[test]
+fn a_live_table_follows() {
+    use sapwood_live::{Live, LiveReader};
+
+    let Some(setup) = router() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let live = Arc::new(Live::<IpFib<MirrorHop>>::create(folder.path().join("table")).unwrap());
+    let ip = |text: &str| {
+        setup
+            .router
+            .ip(&text.split_whitespace().collect::<Vec<_>>())
+    };
+    ip("route add 10.7.0.0/16 via 192.0.2.9");
+    let mirror = setup
+        .router
+        .inside(|| RouteMirror::start(Arc::clone(&live)).unwrap());
+    let mut reader = LiveReader::<IpFib<MirrorHop>>::open(folder.path().join("table")).unwrap();
+    let mut found = || {
+        reader.quiescent().unwrap();
+        let view = reader.view();
+        let (_, hop) = view.lookup("10.7.1.1".parse().unwrap())?;
+        Some((hop.gateway(), hop.reason()))
+    };
+    assert_eq!(found(), Some((Some("192.0.2.9".parse().unwrap()), None)));
+    ip("route replace blackhole 10.7.0.0/16");
+    let begin = Instant::now();
+    while found() != Some((None, Some(KernelReason::Blackhole))) {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", mirror.stats());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    ip("route del blackhole 10.7.0.0/16");
+    while found().is_some() {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", mirror.stats());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

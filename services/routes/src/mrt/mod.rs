@@ -39,6 +39,9 @@ pub enum Peer {
     Address(IpAddr),
 }
 
+/// A prefix and the route that it has now: its next hop, if the route has one. `None` for no route.
+pub type MrtChange = (IpNet, Option<Option<IpAddr>>);
+
 /// Reads the routes of an MRT file.
 ///
 /// The first entry of a prefix that has a next hop is its route. When updates withdraw it, the next
@@ -123,7 +126,7 @@ impl<R: Read> MrtRoutes<R> {
     ///
     /// ```
     /// use sapwood_routes::{MrtRoutes, Peer};
-
+    ///
     /// let mut records = MrtRoutes::new(&b""[..], Peer::First);
     /// while let Some((net, route)) = records.next_change()? {
     ///     match route {
@@ -136,7 +139,7 @@ impl<R: Read> MrtRoutes<R> {
     ///
     /// # Errors
     /// As [`next_route`](RouteSource::next_route).
-    pub fn next_change(&mut self) -> Result<Option<(IpNet, Option<Option<IpAddr>>)>, Error> {
+    pub fn next_change(&mut self) -> Result<Option<MrtChange>, Error> {
         self.table.changed.get_or_insert_default();
         loop {
             let changed = self.table.changed.as_mut();
