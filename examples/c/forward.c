@@ -130,6 +130,11 @@ int main(int argc, char **argv)
 		if (workers[i] < 0)
 			return 1;
 	}
+	/* Until all four are readers. */
+	while ((i = sapwood_live_readers(live, NULL, NULL)) < WORKERS) {
+		must(i, "readers");
+		nanosleep(&millisecond, NULL);
+	}
 	/* The route changes a thousand times a second, and never is it not there. */
 	for (turn = 0; (double)turn < seconds * 1000; turn++) {
 		set(fib, 0x0a000000u, 8, turn % 2 ? LEFT : RIGHT);
