@@ -96,7 +96,7 @@ mod tests {
                 b"\xd4\xc3\xb2\xa1\x02\0\x04\0",
                 "a capture of packets (pcap)",
             ),
-            (b"1\02\0", "a binary file of a kind that is not known"),
+            (b"1\x002\x00", "a binary file of a kind that is not known"),
         ] {
             assert_eq!(foreign(start), Some(kind));
         }
