@@ -56,6 +56,7 @@ sed -n '/^\.EX/,/^\.EE/{/^\.E[XE]/d;s/\\e/\\/g;p}' "$root/share/man/man3/sapwood
 run cc -o "$work/static" "$work/example.c" $(pkg-config --cflags sapwood) "$root/lib/libsapwood.a" $(pkg-config --static --libs-only-l sapwood | sed 's/-lsapwood//')
 [ "$(LD_LIBRARY_PATH='' "$work/static")" = 7 ] || fail "the example with the static library does not print 7"
 program examples/c/packets.c sapwood 65536 0.5
+program examples/c/forward.c sapwood "$work/routes" 0.5
 printf '||ads.example^\n' >"$work/ads"
 run "$root/bin/sapwood" lists build --quiet "$work/ads" -o "$work/ads.lists"
 [ "$(program examples/c/lists.c sapwood "$work/ads.lists" x.ads.example | tail -n 1)" = "x.ads.example: nxdomain, by ads.example of $work/ads, line 1" ] ||

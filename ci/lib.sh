@@ -53,7 +53,7 @@ CRATES=$(echo core/* doors/live doors/c kernel/* services/* program/* proof/mode
 # The packages that building the maps in the kernel needs.
 BPF_PACKAGES="clang-19 libelf-dev zlib1g-dev linux-libc-dev pkg-config"
 # All features except those that need tools, and the latter.
-FEATURES="sapwood/usdt,sapwood/tokio,sapwood-maple/serde,sapwood-model/arbitrary,sapwood-routes/mirror"
+FEATURES="sapwood/usdt,sapwood/tokio,sapwood-maple/serde,sapwood-model/arbitrary,sapwood-routes/live"
 BPF_FEATURES="sapwood-bpf/kernel,sapwood-capi/bpf,sapwood-xdp/kernel,sapwood-routes/bpf,sapwood-cli/bpf,sapwood-tour/bpf,sapwood-bench/bpf"
 ETCD_FEATURES="sapwood-sync/etcd,sapwood-cli/etcd,sapwood-bench/etcd"
 

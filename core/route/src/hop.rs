@@ -22,7 +22,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub struct MirrorHop {
     /// The interface; 0: none. With [`GROUP`](Self::GROUP), the number of the group.
     pub ifindex: u32,
-    /// The most bytes of an IP packet on that interface; 0: not known.
+    /// The most bytes of an IP packet on that interface; 0: not known. With
+    /// [`KERNEL`](Self::KERNEL), the number of the reason ([`reason`](Self::reason)).
     pub mtu: u16,
     /// What to do: [`FORWARD`](Self::FORWARD), [`KERNEL`](Self::KERNEL),
     /// [`RESOLVE`](Self::RESOLVE), [`GROUP`](Self::GROUP) or [`TAGGED`](Self::TAGGED).
@@ -51,6 +52,37 @@ impl MirrorHop {
     /// `sapwood-bpf`).
     pub const GROUP: u8 = 3;
 
+    /// A hop that leaves packets to the kernel for a reason.
+    ///
+    /// O(1).
+    pub const fn kernel(reason: KernelReason) -> MirrorHop {
+        MirrorHop {
+            ifindex: 0,
+            mtu: reason as u16,
+            action: MirrorHop::KERNEL,
+            family: 0,
+            smac: [0; 6],
+            dmac: [0; 6],
+            gateway: [0; 16],
+        }
+    }
+
+    /// Why packets are left to the kernel; `None` for a hop of another action.
+    ///
+    /// O(1).
+    ///
+    /// ```
+    /// use sapwood::route::{KernelReason, MirrorHop};
+    /// let hop = MirrorHop::kernel(KernelReason::Blackhole);
+    /// assert_eq!(hop.reason(), Some(KernelReason::Blackhole));
+    /// assert_eq!(MirrorHop::default().reason(), None);
+    /// ```
+    pub fn reason(&self) -> Option<KernelReason> {
+        let number = usize::from(self.mtu);
+        let known = KernelReason::ALL.get(number).copied();
+        (self.action == MirrorHop::KERNEL).then_some(known.unwrap_or(KernelReason::Other))
+    }
+
     /// Whether a program forwards the packet.
     pub fn is_forwarded(&self) -> bool {
         matches!(self.action, MirrorHop::FORWARD | MirrorHop::TAGGED)
@@ -69,6 +101,60 @@ impl MirrorHop {
 
 const _: () =
     assert!(size_of::<MirrorHop>() == 36 && core::mem::offset_of!(MirrorHop, gateway) == 20);
+
+/// Why a hop of a mirrored table leaves packets to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u16)]
+pub enum KernelReason {
+    /// For a reason without a name here.
+    Other = 0,
+    /// An address of this machine, or of a group of receivers.
+    Local = 1,
+    /// A null route: packets are dropped without a reply.
+    Blackhole = 2,
+    /// A null route: the sender is told that the destination cannot be reached.
+    Unreachable = 3,
+    /// A null route: the sender is told that the way is forbidden.
+    Prohibit = 4,
+    /// A null route: the search goes on in the next table.
+    Throw = 5,
+    /// The route is for some packets only, by their source or type of service.
+    SomePackets = 6,
+    /// The next hop is in a tunnel, or the route has an MTU of its own.
+    Tunnel = 7,
+    /// Several next hops, and the tables have no group for them.
+    Several = 8,
+    /// Several routes of IPv6 with one metric, of which the kernel prefers a reachable one.
+    Equal = 9,
+    /// A next-hop object that is not known or not a path.
+    Object = 10,
+    /// The interface is down, not known, or has no hardware addresses.
+    Link = 11,
+    /// A link-local prefix, which no router forwards to.
+    LinkLocal = 12,
+    /// An injected route none of whose gateways is known.
+    Unresolved = 13,
+}
+
+impl KernelReason {
+    const ALL: [Self; 14] = [
+        Self::Other,
+        Self::Local,
+        Self::Blackhole,
+        Self::Unreachable,
+        Self::Prohibit,
+        Self::Throw,
+        Self::SomePackets,
+        Self::Tunnel,
+        Self::Several,
+        Self::Equal,
+        Self::Object,
+        Self::Link,
+        Self::LinkLocal,
+        Self::Unresolved,
+    ];
+}
 
 /// A member of a group of next hops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,4 +179,20 @@ pub struct Vlan {
     /// The interface under it and the VLAN's own number (IEEE 802.1Q). `None` when a forwarder must
     /// not use the VLAN: it is down, is of another protocol, or lies on another VLAN.
     pub under: Option<(u32, u16)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_their_numbers() {
+        for (number, reason) in KernelReason::ALL.into_iter().enumerate() {
+            assert_eq!(usize::from(reason as u16), number);
+            assert_eq!(MirrorHop::kernel(reason).reason(), Some(reason));
+        }
+        let mut strange = MirrorHop::kernel(KernelReason::Other);
+        strange.mtu = 1500;
+        assert_eq!(strange.reason(), Some(KernelReason::Other));
+    }
 }

@@ -26,7 +26,7 @@ mod view;
 
 pub use flow::{FlowHasher, FlowKey};
 pub use group::Group;
-pub use hop::{GroupMember, MirrorHop, Vlan};
+pub use hop::{GroupMember, KernelReason, MirrorHop, Vlan};
 pub use hop_set::HopSet;
 pub use packed::PackedGroup;
 pub use sapwood_common::{Plain, Words};

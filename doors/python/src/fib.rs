@@ -480,9 +480,11 @@ impl Fib {
         fib_saved::load(py, &path)
     }
 
-    /// A table of lines of a prefix and a next hop, which is any text or none, as str. `source` is
-    /// the path of a file, which may be compressed by gzip or bzip2. A `#` begins a comment. With
-    /// truncate=True, bits after a prefix's length are cleared; otherwise they are an error.
+    /// A table of lines of a prefix and a next hop, which is any text or none, as str; or of what
+    /// `ip route`, `route -n`, FRR and BIRD print, told by the contents. Groups and null routes are
+    /// their texts: "a weight 2, b weight 1", "blackhole". `source` is the path of a file, which
+    /// may be compressed by gzip or bzip2. A `#` begins a comment. With truncate=True, bits after a
+    /// prefix's length are cleared; otherwise they are an error.
     #[classmethod]
     #[pyo3(signature = (source, /, *, truncate=false))]
     fn from_text(
@@ -494,11 +496,11 @@ impl Fib {
         fib_saved::from_text(py, &source, truncate)
     }
 
-    /// A table of the unicast RIBs of an MRT table dump (TABLE_DUMP_V2), which may be compressed by
-    /// gzip or bzip2. The values are the next hops as str, or, with value="origin", the numbers of
-    /// the autonomous systems that originate the prefixes, as int (None where a path has no single
-    /// origin). `peer` is the address of the peer whose routes are taken; by default each prefix's
-    /// first entry is.
+    /// A table of the unicast RIBs of an MRT dump (TABLE_DUMP_V2, TABLE_DUMP) with the updates
+    /// after it (BGP4MP), which may be compressed by gzip or bzip2. The values are the next hops as
+    /// str, or, with value="origin", the numbers of the autonomous systems that originate the
+    /// prefixes, as int (None where a path has no single origin). `peer` is the address of the peer
+    /// whose routes are taken; by default each prefix's first entry is.
     #[classmethod]
     #[pyo3(signature = (source, /, *, value="next_hop", peer=None))]
     fn from_mrt(

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 use sapwood::lpm::{FibFileBuilder, SavedHop};
 use sapwood_routes::{
-    Error as RouteError, Format, MrtRoutes, Peer, RouteSource, TextRoutes, decompressed, format_of,
+    Error as RouteError, Format, MrtRoutes, Peer, Reading, RouteSource, decompressed, format_of,
 };
 
 use crate::address::{address_of, shown};
@@ -228,12 +228,6 @@ impl<T: Clone + std::hash::Hash + Eq> Collected<T> {
     }
 }
 
-fn opened(path: &Path) -> PyResult<(Format, Box<dyn std::io::BufRead>)> {
-    let file = File::open(path).map_err(|error| not_read(path, &error))?;
-    let input = decompressed(file, None).and_then(format_of);
-    input.map_err(|error| not_read(path, &error))
-}
-
 fn route_error(path: &Path, error: RouteError) -> PyErr {
     match error {
         RouteError::Io(error) => not_read(path, &error),
@@ -244,20 +238,26 @@ fn route_error(path: &Path, error: RouteError) -> PyErr {
 /// A table of lines.
 pub fn from_text(py: Python<'_>, path: &Path, truncate: bool) -> PyResult<Fib> {
     let collected = py.detach(|| {
-        let (format, input) = opened(path)?;
+        let file = File::open(path).map_err(|error| not_read(path, &error))?;
+        let reading = Reading {
+            truncate,
+            ..Reading::default()
+        };
+        let (format, mut routes) = reading
+            .open(file)
+            .map_err(|error| route_error(path, error))?;
         if format == Format::Mrt {
             return Err(wrong_file(
                 path,
                 "not a text; Fib.from_mrt() reads MRT dumps",
             ));
         }
-        let mut routes = TextRoutes::new(input, truncate);
         let mut all = Collected::<String>::default();
         while let Some(route) = routes
             .next_route()
             .map_err(|error| route_error(path, error))?
         {
-            all.push(route.net, route.next_hop);
+            all.push(route.net, &*route.hop.to_string());
         }
         Ok(all)
     })?;
@@ -276,10 +276,12 @@ pub fn from_mrt(
         None => Peer::First,
     };
     let routes = |path| {
-        let (format, input) = opened(path)?;
+        let file = File::open(path).map_err(|error| not_read(path, &error))?;
+        let input = decompressed(file, None).map_err(|error| not_read(path, &error))?;
+        let (format, input) = format_of(input).map_err(|error| route_error(path, error))?;
         match format {
             Format::Mrt => Ok(MrtRoutes::new(input, peer)),
-            Format::Text => Err(wrong_file(
+            _ => Err(wrong_file(
                 path,
                 "not an MRT dump; Fib.from_text() reads texts",
             )),
@@ -324,7 +326,7 @@ where
         let Some(route) = route else { return Ok(all) };
         let net = route.net;
         hop.clear();
-        hop.push_str(route.next_hop);
+        hop.push_str(&route.hop.to_string());
         push(&mut all, routes.origin(), net, &hop);
     }
 }

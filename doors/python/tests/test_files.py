@@ -120,9 +120,17 @@ def test_texts_are_read(tmp_path):
     with pytest.raises(ValueError, match=f"{path}: line 3: 10.0.0.1/8 has bits set after its length"):
         Fib.from_text(path)
     assert dict(Fib.from_text(path, truncate=True).items()) == {"10.0.0.0/8": "b"}
-    path.write_bytes(bytes(20))
+    path.write_bytes(peers("192.0.2.1"))
     with pytest.raises(ValueError, match=r"not a text; Fib.from_mrt\(\) reads MRT dumps"):
         Fib.from_text(path)
+    path.write_bytes(bytes(20))
+    with pytest.raises(ValueError, match="a binary file of a kind that is not known"):
+        Fib.from_text(path)
+    path.write_text("blackhole 10.9.9.0/24\n10.0.0.0/8 via 192.0.2.1 dev r0 metric 7\n")
+    assert dict(Fib.from_text(path).items()) == {
+        "10.0.0.0/8": "192.0.2.1",
+        "10.9.9.0/24": "blackhole",
+    }
     path.write_bytes(gzip.compress(text.encode())[:-9])
     with pytest.raises(OSError, match="cannot read"):
         Fib.from_text(path)

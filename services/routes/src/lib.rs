@@ -1,29 +1,36 @@
-//! Readers of routes: lines of text, MRT table dumps (`TABLE_DUMP_V2`), the kernel's table. With
-//! the feature `mirror`, `RouteMirror` follows the kernel's routes into tables by which a process
-//! forwards packets, and with the feature `bpf` also into those of programs in the kernel.
+//! Readers of routes: lines of text, the texts and the JSON of `ip route`, `route -n`, FRR and
+//! BIRD, MRT dumps and updates, the kernel's table. [`Reading`] tells them apart. With the feature
+//! `mirror`, `RouteMirror` follows the kernel's routes into tables by which a process forwards
+//! packets, and with the feature `bpf` also into those of programs in the kernel.
 //!
-//! A reader of a file returns one [`Route`] at a time and keeps only the record that it reads.
-//! Files are not trusted: every fault in them is an [`Error`] with its place, never a panic.
+//! A reader of a file returns one [`Route`] at a time. Files are not trusted: every fault in them
+//! is an [`Error`] with its place, never a panic.
 //!
 //! ```
+//! use sapwood::lpm::{NullRoute, SavedHop};
 //! use sapwood_routes::{RouteSource, TextRoutes};
 //!
-//! let mut routes = TextRoutes::new(&b"10.0.0.0/8 192.0.2.1\n2001:db8::/32\n"[..], false);
+//! let mut routes = TextRoutes::new(&b"10.0.0.0/8 192.0.2.1\n2001:db8::/32 throw\n"[..], false);
 //! let route = routes.next_route()?.unwrap();
-//! assert_eq!((route.net.to_string(), route.next_hop), ("10.0.0.0/8".into(), "192.0.2.1"));
+//! assert_eq!((route.net.to_string(), route.hop), ("10.0.0.0/8".into(), SavedHop::Name("192.0.2.1")));
 //! let route = routes.next_route()?.unwrap();
-//! assert_eq!((route.net.to_string(), route.next_hop), ("2001:db8::/32".into(), ""));
+//! assert_eq!(route.hop, SavedHop::Null(NullRoute::Throw));
 //! assert!(routes.next_route()?.is_none());
 //! # Ok::<(), sapwood_routes::Error>(())
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod best;
 #[cfg(all(feature = "kernel", target_os = "linux"))]
 mod dump;
+mod foreign;
+mod formats;
+mod hop;
 mod input;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod lines;
 #[cfg(all(feature = "mirror", target_os = "linux"))]
 mod mirror;
 mod mrt;
@@ -34,28 +41,32 @@ mod text;
 use std::io;
 
 use ipnet::IpNet;
+use sapwood::lpm::SavedHop;
 
-pub use input::{Format, format_of};
+pub use hop::parse_hop;
+pub use input::{Format, Reading, format_of};
 #[cfg(feature = "kernel")]
-pub use kernel::{KernelRoutes, kernel_routes};
+pub use kernel::{KernelRoutes, MAIN_TABLE, kernel_routes};
+pub use lines::{MAX_LINE, without_comment, without_mark};
 #[cfg(all(feature = "mirror", target_os = "linux"))]
 pub use mirror::{
     Gateway, GroupsError, MirrorError, MirrorGroups, MirrorStats, MirrorTables, RouteInjector,
     RouteMirror, RouteMirrorBuilder, vlans,
 };
-pub use mrt::{MrtRoutes, Peer};
+pub use mrt::{MrtChange, MrtRoutes, Peer};
 #[cfg(all(feature = "bpf", target_os = "linux"))]
 pub use router::XdpRouter;
 pub use sapwood_input::decompressed;
-pub use text::{MAX_LINE, TextRoutes, parse_prefix, show_route, without_comment, without_mark};
+pub use text::{PLAIN_TEXT, TextRoutes, parse_prefix, show_route};
 
-/// A prefix and its next hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A prefix and what it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route<'a> {
     /// The prefix. No bits are set after its length.
     pub net: IpNet,
-    /// The text of the next hop; empty if the route has none.
-    pub next_hop: &'a str,
+    /// The name of the next hop, a group of them, or a null route. The name is empty if the route
+    /// has no next hop.
+    pub hop: SavedHop<'a>,
 }
 
 /// A reader of routes.
@@ -70,7 +81,7 @@ pub trait RouteSource {
 
     /// Counts of records that were skipped or changed without an error, each with its text for a
     /// summary.
-    fn remarks(&self) -> Vec<(u64, &'static str)>;
+    fn remarks(&self) -> Vec<(u64, String)>;
 }
 
 /// The error of a reader.
@@ -85,15 +96,18 @@ pub enum Error {
     /// Nothing can be read from this place on.
     #[error("{0}")]
     Broken(Place),
+    /// The input is a file of another kind, which has no routes.
+    #[error("{0}, and no file of routes")]
+    Foreign(String),
 }
 
 /// A fault and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{unit} {number}: {what}")]
 pub struct Place {
-    /// `line` or `record`.
+    /// `line`, `record`, or `element` of a JSON document.
     pub unit: &'static str,
-    /// The number of the line or record, from 1.
+    /// The number of the line, record or element, from 1.
     pub number: u64,
     /// The fault.
     pub what: String,

@@ -4,37 +4,57 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use sapwood_routes::MAIN_TABLE;
 
 use super::live::{KeepArgs, LiveArgs};
 
 /// The commands on tables of routes.
 #[derive(Debug, Subcommand)]
 pub enum RoutesCommand {
-    /// Builds a table from a text, an MRT table dump, or the routes of the running kernel
+    /// Builds a table from a text or a dump of routes, or from those of the running kernel
     #[command(
         long_about = "Builds a table of routes, IPv4 and IPv6 in one file.
 
-A text has one route in each line: a prefix, white space, and the next hop. The next hop is the \
-rest of the line and may be any text or empty. An address without a length is the route to one \
-host. Empty lines are skipped. A comment begins with a # at the beginning of a line or after white \
-space.
+The contents of the file tell its format; the summary names it, and --format chooses another:
+  text         a prefix, white space, and the next hop in each line; see below
+  pfx2as       a prefix and an autonomous system: CAIDA's pfx2as, the files of pyasn
+  ip-route     the text of \"ip route\" and \"ip -6 route\"
+  route-n      the text of \"route -n\", \"route -6 -n\" and \"netstat -rn\"
+  show-ip-bgp  the text of \"show ip bgp\" of FRR, Quagga and others
+  bird         the text of BIRD's \"show route\"
+  json         \"ip -j route\"; FRR's \"show bgp json\" and \"show ip route json\"
+  mrt          dumps (TABLE_DUMP_V2, TABLE_DUMP) and the updates after them (BGP4MP)
+Files may be compressed with gzip or bzip2. A file of another kind is refused, and its kind named.
 
-An MRT file must be a table dump (TABLE_DUMP_V2). The next hop of a prefix is that of its first \
-entry; with --peer, that of the peer's entry. Texts and dumps may be compressed with gzip or bzip2.
+In a text the next hop is the rest of the line and may be any text or empty. The words blackhole, \
+unreachable, prohibit and throw are null routes, and \"a weight 2, b weight 1\" is a group of next \
+hops. A prefix may have a netmask (10.0.0.0 255.0.0.0 192.0.2.1), or its length in a column of its \
+own (1.0.0.0 24 15169). Any other address without a length is the route to one host. Empty lines \
+are skipped. A comment begins with a # at the beginning of a line or after white space, or with a ; \
+at the beginning of a line.
 
-With --kernel the table has the unicast routes of the running kernel's main table (Linux only). A \
-next hop there is the gateway, or \"dev\" and the device. Several next hops of one prefix are \
-sorted, with commas between them.
+In the texts of routers and in JSON, the route of a prefix with the lowest metric counts, or the \
+best path of BGP. Routes with several next hops become groups.
 
-When a prefix comes twice, the last one wins. A line or record that is no route is an error, and \
-nothing is written; with --skip-bad it is left out. The table is written to a new file, which is \
-then renamed to OUT: OUT is the old file or the whole new one at any time.",
+In MRT files, a prefix has the first next hop of its entries; with --peer, that of the peer's \
+entry. Updates are applied in order: a withdrawn entry is followed by the next one. Several dumps \
+in one file are put together.
+
+With --kernel the table has the unicast routes and the null routes of the running kernel's main \
+table, or of another --table (Linux only). A next hop there is the gateway, or \"dev\" and the \
+device. Next hops that the kernel knows to be dead are left out.
+
+When a prefix comes twice in a text, the last one wins. A line or record that is no route is an \
+error, and nothing is written; with --skip-bad it is left out. The table is written to a new file, \
+which is then renamed to OUT: OUT is the old file or the whole new one at any time.",
         after_help = "Examples:
   sapwood routes build routes.txt -o routes.lpm
+  ip route | sapwood routes build - -o routes.lpm
+  vtysh -c 'show ip bgp json' | sapwood routes build - -o routes.lpm
   sapwood routes build rib.20260101.0000.bz2 -o routes.lpm
-  sapwood routes build rib.gz --peer 192.0.2.1 --skip-bad -o routes.lpm
+  zcat rib.gz updates.gz | sapwood routes build - --peer 192.0.2.1 -o routes.lpm
   sapwood routes build --kernel -o routes.lpm
-  zcat prefixes.gz | sapwood routes build - -o routes.lpm"
+  sapwood routes build --kernel --table 100 -o vrf-red.lpm"
     )]
     Build(BuildArgs),
     /// Keeps a live table of a list of routes, which other processes read in place
@@ -108,7 +128,19 @@ Examples:
 pub enum RouteFormat {
     /// Lines of a prefix and a next hop.
     Text,
-    /// An MRT table dump.
+    /// Lines of a prefix and an autonomous system.
+    Pfx2as,
+    /// The text of "ip route".
+    IpRoute,
+    /// The text of "route -n".
+    RouteN,
+    /// The text of "show ip bgp".
+    ShowIpBgp,
+    /// The text of BIRD's "show route".
+    Bird,
+    /// The JSON of "ip -j route" or of FRR.
+    Json,
+    /// MRT dumps and updates.
     Mrt,
 }
 
@@ -124,9 +156,12 @@ pub struct SourceArgs {
     /// Leave out lines and records that are no routes; stderr describes the first 20.
     #[arg(long)]
     pub skip_bad: bool,
-    /// Take only the routes of the peer with this address from an MRT dump.
+    /// Take only the routes of the peer with this address from an MRT file.
     #[arg(long, value_name = "ADDR")]
     pub peer: Option<IpAddr>,
+    /// If the file ends too early, take the routes before its end.
+    #[arg(long)]
+    pub partial: bool,
 }
 
 /// The arguments of `routes build`.
@@ -136,8 +171,11 @@ pub struct BuildArgs {
     #[arg(value_name = "FILE", required_unless_present = "kernel")]
     pub input: Option<PathBuf>,
     /// Take the routes of the running kernel instead of a file.
-    #[arg(long, conflicts_with_all = ["input", "format", "truncate", "skip_bad", "peer"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "truncate", "skip_bad", "peer", "partial"])]
     pub kernel: bool,
+    /// The number of the kernel's table: 254 is the main one, and a VRF has its own.
+    #[arg(long, value_name = "NUMBER", default_value_t = MAIN_TABLE, requires = "kernel")]
+    pub table: u32,
     /// The file to write.
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,

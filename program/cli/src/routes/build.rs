@@ -31,7 +31,7 @@ pub fn run(args: &BuildArgs) -> Outcome {
     }
     let source = match input {
         Some(input) => Source::open(input, &args.source)?,
-        None => Source::kernel()?,
+        None => Source::kernel(args.table)?,
     };
     let name = source.name();
     let mut table = TableBuilder::default();
@@ -39,7 +39,7 @@ pub fn run(args: &BuildArgs) -> Outcome {
     let counts = {
         let load = span!(INFO, "load", list = %name, entries = Empty);
         let counts = source.each(|route| {
-            duplicates += u64::from(table.insert(route.net, route.next_hop)?);
+            duplicates += u64::from(table.insert(route.net, &route.hop)?);
             Ok::<_, Error>(())
         })?;
         load.record("entries", table.len());
@@ -73,13 +73,19 @@ fn report(args: &BuildArgs, input: &str, table: &TableBuilder, counts: &Counts, 
         summary += &format!(" in a file of {} bytes", metadata.len());
     }
     let own = [
-        (duplicates, "prefixes came again, the last one won"),
-        (counts.bad, "bad and left out"),
+        (
+            duplicates,
+            "prefixes came again, the last one won".to_owned(),
+        ),
+        (counts.bad, "bad and left out".to_owned()),
     ];
     for (count, what) in own.iter().chain(&counts.remarks) {
         if *count > 0 {
             summary += &format!("; {count} {what}");
         }
+    }
+    if let Some(format) = counts.format {
+        summary += &format!("; read as {format}");
     }
     complain(&summary);
 }

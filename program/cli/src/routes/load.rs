@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use sapwood::lpm::FibFile;
+use sapwood::lpm::{FibFile, SavedHop};
 use sapwood_routes::{Error as RouteError, RouteSource, TextRoutes};
 use tracing::field::Empty;
 
@@ -19,10 +19,10 @@ use crate::span;
 pub fn parse_route(text: &[u8], truncate: bool) -> Result<(IpNet, String), String> {
     let mut routes = TextRoutes::new(text, truncate);
     match routes.next_route() {
-        Ok(Some(route)) => Ok((route.net, route.next_hop.to_owned())),
+        Ok(Some(route)) => Ok((route.net, route.hop.to_string())),
         Ok(None) => Err("the route is missing: add PREFIX NEXT-HOP".into()),
         Err(RouteError::Bad(place) | RouteError::Broken(place)) => Err(place.what),
-        Err(RouteError::Io(error)) => Err(error.to_string()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -42,7 +42,7 @@ pub struct Routes {
     pub v4: Vec<(Ipv4Net, u32)>,
     /// The routes of IPv6.
     pub v6: Vec<(Ipv6Net, u32)>,
-    /// The names of the next hops.
+    /// The texts of the next hops, groups and null routes.
     pub names: Vec<String>,
 }
 
@@ -64,12 +64,21 @@ impl Routes {
         let names = &mut routes.names;
         let mut all = Vec::new();
         Source::open(path, args)?.each(|route| {
-            let number = match numbers.get(route.next_hop) {
+            // A live table has the texts of groups and null routes as well.
+            let group;
+            let text = match &route.hop {
+                SavedHop::Name(name) => name,
+                other => {
+                    group = other.to_string();
+                    &*group
+                }
+            };
+            let number = match numbers.get(text) {
                 Some(number) => *number,
                 None => {
                     let number = names.len() as u32;
-                    names.push(route.next_hop.into());
-                    numbers.insert(route.next_hop.into(), number);
+                    names.push(text.into());
+                    numbers.insert(text.into(), number);
                     number
                 }
             };

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use sapwood::lpm::FibFile;
-use sapwood_routes::{Route, show_route};
+use sapwood::lpm::{FibFile, SavedHop};
+use sapwood_routes::{Format, PLAIN_TEXT, Route, parse_hop, show_route};
 use serde_json::{Value, json};
 
 use super::load::Routes;
@@ -129,11 +129,21 @@ fn document((net, next_hop): &(IpNet, String)) -> Value {
     json!({ "prefix": net.to_string(), "next_hop": hop_json(next_hop) })
 }
 
-/// A next hop in a document. An empty one is null.
-pub fn hop_json(next_hop: &str) -> Value {
-    match next_hop {
-        "" => Value::Null,
-        next_hop => next_hop.into(),
+/// What a prefix leads to in a document: the name of a next hop, or null without one;
+/// `{"null_route": "blackhole"}`; `{"group": [{"next_hop": "a", "weight": 2}]}`.
+pub fn hop_json(text: &str) -> Value {
+    match parse_hop(text) {
+        SavedHop::Name("") => Value::Null,
+        SavedHop::Null(_) => json!({ "null_route": text }),
+        SavedHop::Group(members) => {
+            let members = members.iter();
+            let members = members.map(|(hop, weight)| {
+                let hop = hop.to_string();
+                json!({ "next_hop": hop, "weight": weight })
+            });
+            json!({ "group": members.collect::<Vec<_>>() })
+        }
+        _ => text.into(),
     }
 }
 
@@ -144,21 +154,96 @@ fn address(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| format!("\"{}\" is not an address", shown().escape_debug()))
 }
 
+/// Bytes of a text that tell how it is read.
+const SAMPLE: usize = 1 << 16;
+
 /// Prints the text from which the same table is built.
 pub fn export(args: &ExportArgs) -> Outcome {
-    let table = all(&args.table, args.live.wait())?;
-    let mut out = Output::lines(false);
-    for (net, number) in table.iter() {
-        let next_hop = &*table.names[number as usize];
-        let line = show_route(&Route { net, next_hop }).ok_or_else(|| Error::NotAMap {
-            path: args.table.clone(),
+    let mut out = Exported::new(args);
+    match args.live.wait() {
+        Some(wait) => {
+            let table = live::routes::whole(&args.table, wait)?;
+            for (net, number) in table.iter() {
+                let hop = parse_hop(&table.names[number as usize]);
+                out.route(net, &hop)?;
+            }
+        }
+        None => {
+            let table = table::open(&args.table, true)?;
+            for (net, hop) in table.iter() {
+                let hop = table.hop(hop).unwrap_or(SavedHop::Name(""));
+                out.route(net, &hop)?;
+            }
+        }
+    }
+    out.end()?;
+    Ok(Answer::Yes)
+}
+
+/// Whether a text of a next hop reads as what it was; numbers and bytes become names.
+fn reads_the_same(hop: &SavedHop<'_>, read: &SavedHop<'_>) -> bool {
+    match (hop, read) {
+        (SavedHop::Group(all), SavedHop::Group(read)) => {
+            let show = |(hop, weight): &(SavedHop<'_>, u32)| (hop.to_string(), *weight);
+            all.iter().map(show).eq(read.iter().map(show))
+        }
+        (SavedHop::Null(null), SavedHop::Null(read)) => null == read,
+        (SavedHop::Group(_) | SavedHop::Null(_), _) => false,
+        (_, read) => matches!(read, SavedHop::Name(_)),
+    }
+}
+
+/// A text of routes while it is printed.
+struct Exported<'a> {
+    out: Output,
+    args: &'a ExportArgs,
+    /// The beginning of the text, until it is printed.
+    begin: Option<String>,
+}
+
+impl<'a> Exported<'a> {
+    fn new(args: &'a ExportArgs) -> Self {
+        let (out, begin) = (Output::lines(false), Some(String::new()));
+        Exported { out, args, begin }
+    }
+
+    fn route(&mut self, net: IpNet, hop: &SavedHop<'_>) -> Result<(), Error> {
+        let text = hop.to_string();
+        let read = parse_hop(&text);
+        let is_same = reads_the_same(hop, &read);
+        let line = show_route(&Route { net, hop: read }).filter(|_| is_same);
+        let line = line.ok_or_else(|| Error::NotAMap {
+            path: self.args.table.clone(),
             what: format!(
                 "{net}: a text cannot have the next hop \"{}\"",
-                next_hop.escape_debug()
+                text.escape_debug()
             ),
         })?;
-        out.fields(&[line.as_bytes()])?;
+        let Some(begin) = &mut self.begin else {
+            return self.out.fields(&[line.as_bytes()]);
+        };
+        *begin += &line;
+        begin.push('\n');
+        if begin.len() >= SAMPLE {
+            self.print_begin()?;
+        }
+        Ok(())
     }
-    out.flush()?;
-    Ok(Answer::Yes)
+
+    /// Prints the beginning, behind a comment if it looks like a text of another format.
+    fn print_begin(&mut self) -> Result<(), Error> {
+        let Some(begin) = self.begin.take() else {
+            return Ok(());
+        };
+        if !matches!(Format::of(begin.as_bytes()), Ok(Format::Text)) {
+            self.out.fields(&[PLAIN_TEXT.as_bytes()])?;
+        }
+        let mut lines = begin.lines();
+        lines.try_for_each(|line| self.out.fields(&[line.as_bytes()]))
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        self.print_begin()?;
+        self.out.flush()
+    }
 }

@@ -1,15 +1,12 @@
 //! Reads routes from a text, a dump or the kernel, with a progress bar.
 
 use std::cell::Cell;
-use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use sapwood::arena::MAGIC;
 use sapwood_input::Counted;
 use sapwood_routes::{
-    Error as RouteError, Format, MrtRoutes, Peer, Route, RouteSource, TextRoutes, decompressed,
-    format_of, kernel_routes,
+    Error as RouteError, Format, Peer, Reading, Route, RouteSource, kernel_routes,
 };
 
 use crate::cli::routes::{RouteFormat, SourceArgs};
@@ -24,6 +21,8 @@ const KERNEL: &str = "the kernel's routes";
 pub struct Source {
     path: PathBuf,
     routes: Box<dyn RouteSource>,
+    /// What the file is read as.
+    format: Option<Format>,
     read: Rc<Cell<u64>>,
     total: Option<u64>,
     skip_bad: bool,
@@ -35,7 +34,9 @@ pub struct Counts {
     /// Lines or records that are no routes.
     pub bad: u64,
     /// Other counts, each with its text for the summary.
-    pub remarks: Vec<(u64, &'static str)>,
+    pub remarks: Vec<(u64, String)>,
+    /// What the file was read as.
+    pub format: Option<Format>,
 }
 
 impl Source {
@@ -44,47 +45,40 @@ impl Source {
         let (input, total) = input(path)?;
         let read = Rc::new(Cell::new(0));
         let counted = Counted::new(input, Rc::clone(&read));
-        let input = decompressed(counted, None).map_err(Error::read(path))?;
-        let (told, mut input) = format_of(input).map_err(Error::read(path))?;
-        // The bytes that told the format.
-        let start = input.fill_buf().map_err(Error::read(path))?;
-        if start.starts_with(&MAGIC) {
-            return Err(is_no_text(path, "a saved file"));
+        let reading = Reading {
+            format: args.format.map(Format::from),
+            truncate: args.truncate,
+            peer: args.peer.map_or(Peer::First, Peer::Address),
+            partial: args.partial,
+        };
+        let (format, routes) = match reading.open(counted) {
+            Ok(opened) => opened,
+            Err(error) => return Err(whole_error(path, error)),
+        };
+        if format != Format::Mrt && args.peer.is_some() {
+            let what = format!(
+                "{}: a text has no peers, so --peer cannot be used",
+                shown(path)
+            );
+            return Err(Error::Usage(what));
         }
-        let format = match args.format {
-            Some(RouteFormat::Text) => Format::Text,
-            Some(RouteFormat::Mrt) => Format::Mrt,
-            None => told,
-        };
-        let routes: Box<dyn RouteSource> = match (format, args.peer) {
-            (Format::Text, None) => Box::new(TextRoutes::new(input, args.truncate)),
-            (Format::Text, Some(_)) => {
-                let what = format!(
-                    "{}: a text has no peers, so --peer cannot be used",
-                    shown(path)
-                );
-                return Err(Error::Usage(what));
-            }
-            (Format::Mrt, peer) => {
-                let peer = peer.map_or(Peer::First, Peer::Address);
-                Box::new(MrtRoutes::new(input, peer))
-            }
-        };
         Ok(Source {
             path: path.into(),
             routes,
+            format: Some(format),
             read,
             total,
             skip_bad: args.skip_bad,
         })
     }
 
-    /// Opens the routes of the running kernel.
-    pub fn kernel() -> Result<Self, Error> {
-        let routes = kernel_routes().map_err(Error::read(Path::new(KERNEL)))?;
+    /// Opens the routes of a table of the running kernel.
+    pub fn kernel(table: u32) -> Result<Self, Error> {
+        let routes = kernel_routes(table).map_err(Error::read(Path::new(KERNEL)))?;
         Ok(Source {
             path: KERNEL.into(),
             routes: Box::new(routes),
+            format: None,
             read: Rc::default(),
             total: None,
             skip_bad: false,
@@ -111,15 +105,7 @@ impl Source {
                 Err(RouteError::Bad(place)) if self.skip_bad => {
                     leave_out(&mut bad, &progress, &name, place);
                 }
-                Err(RouteError::Io(error)) => return Err(Error::read(&self.path)(error)),
-                Err(RouteError::Bad(place) | RouteError::Broken(place)) => {
-                    return Err(Error::Record {
-                        path: self.path,
-                        unit: place.unit,
-                        number: place.number,
-                        what: place.what,
-                    });
-                }
+                Err(error) => return Err(whole_error(&self.path, error)),
             }
             if number % 4096 == 0 {
                 progress.at(self.read.get());
@@ -130,6 +116,37 @@ impl Source {
         Ok(Counts {
             bad,
             remarks: self.routes.remarks(),
+            format: self.format,
         })
+    }
+}
+
+/// The error of a file that cannot be read to its end.
+fn whole_error(path: &Path, error: RouteError) -> Error {
+    match error {
+        RouteError::Io(error) => Error::read(path)(error),
+        RouteError::Bad(place) | RouteError::Broken(place) => Error::Record {
+            path: path.into(),
+            unit: place.unit,
+            number: place.number,
+            what: place.what,
+        },
+        RouteError::Foreign(kind) if kind == "a saved file" => is_no_text(path, &kind),
+        foreign @ RouteError::Foreign(_) => Error::Usage(format!("{}: {foreign}", shown(path))),
+    }
+}
+
+impl From<RouteFormat> for Format {
+    fn from(format: RouteFormat) -> Self {
+        match format {
+            RouteFormat::Text => Format::Text,
+            RouteFormat::Pfx2as => Format::Pfx2as,
+            RouteFormat::IpRoute => Format::IpRoute,
+            RouteFormat::RouteN => Format::Netstat,
+            RouteFormat::ShowIpBgp => Format::ShowBgp,
+            RouteFormat::Bird => Format::Bird,
+            RouteFormat::Json => Format::Json,
+            RouteFormat::Mrt => Format::Mrt,
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Tables of routes in files, whose next hops are names. The files are the library's, so a table
-//! that another program saved may have numbers, groups and null routes; they are shown as text.
+//! Tables of routes in files, whose next hops are names, groups of names, or null routes. The files
+//! are the library's, so a table that another program saved may have numbers; they are shown as
+//! text.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,8 +25,8 @@ pub struct TableBuilder {
 
 impl TableBuilder {
     /// Adds or replaces a route; returns whether it replaced one.
-    pub fn insert(&mut self, net: IpNet, next_hop: &str) -> Result<bool, Error> {
-        let hop = self.table.hop(&SavedHop::Name(next_hop))?;
+    pub fn insert(&mut self, net: IpNet, hop: &SavedHop<'_>) -> Result<bool, Error> {
+        let hop = self.table.hop(hop)?;
         let old = self.table.insert(net, hop)?;
         *self.uses.entry(hop).or_default() += 1;
         if let Some(uses) = old.and_then(|old| self.uses.get_mut(&old)) {

@@ -37,7 +37,7 @@ fn build_says_what_it_made() {
         .code(0)
         .out("")
         .complains("sapwood: t: 6 routes by 5 next hops in a file of ")
-        .complains("bytes; 1 prefixes came again, the last one won\n");
+        .complains("bytes; 1 prefixes came again, the last one won; read as lines of prefixes and next hops\n");
     s.run(&["routes", "build", "-q", "text", "-o", "t"])
         .code(0)
         .quiet();
@@ -128,6 +128,101 @@ fn export_builds_the_same() {
     s.run(&["routes", "export", "again"]).code(0).out(text);
 }
 
+/// The lines of a table with groups, null routes, and names that look like other formats.
+#[test]
+fn groups_and_null_routes() {
+    let s = Scratch::new();
+    let text = "10.0.0.0/8 192.0.2.1 weight 2, 192.0.2.2 weight 1\n10.9.9.0/24 blackhole\n\
+                2001:db8::/32 throw\n";
+    build(&s, "t", text).complains("t: 3 routes by 3 next hops");
+    s.run(&["routes", "export", "t"]).code(0).out(text);
+    s.run(&["routes", "lookup", "t", "10.9.9.1"])
+        .code(0)
+        .out("10.9.9.0/24\tblackhole\n");
+    let ran = s.run(&["routes", "lookup", "t", "10.1.1.1", "10.9.9.1", "--json"]);
+    let members = json!([
+        {"next_hop": "192.0.2.1", "weight": 2},
+        {"next_hop": "192.0.2.2", "weight": 1},
+    ]);
+    let group = json!({"prefix": "10.0.0.0/8", "next_hop": {"group": members}});
+    let nowhere = json!({"prefix": "10.9.9.0/24", "next_hop": {"null_route": "blackhole"}});
+    assert_eq!(
+        ran.code(0).documents(),
+        [
+            json!({"query": "10.1.1.1", "found": group}),
+            json!({"query": "10.9.9.1", "found": nowhere}),
+        ]
+    );
+    build(
+        &s,
+        "u",
+        "10.0.0.0/8 192.0.2.1 weight 2, 192.0.2.2 weight 2\n10.9.9.0/24 prohibit\n",
+    );
+    s.run(&["routes", "diff", "t", "u"]).code(1).out(
+        "~ 10.0.0.0/8\t192.0.2.1 weight 2, 192.0.2.2 weight 1\t192.0.2.1 weight 2, 192.0.2.2 weight 2\n\
+         ~ 10.9.9.0/24\tblackhole\tprohibit\n- 2001:db8::/32\tthrow\n",
+    );
+    // A name that reads as a line of `ip route` stays one.
+    let plain =
+        "# routes: a prefix and its next hop in each line\n10.0.0.0/8 via 192.0.2.1 dev a\n";
+    build(&s, "v", plain);
+    s.run(&["routes", "export", "v"]).code(0).out(plain);
+    build(&s, "w", plain.split_once('\n').unwrap().1);
+    s.run(&["routes", "export", "w"])
+        .code(0)
+        .out("10.0.0.0/8 192.0.2.1\n");
+}
+
+#[test]
+fn formats() {
+    let s = Scratch::new();
+    for (text, format, right) in [
+        (
+            "10.0.0.0/8 via 192.0.2.1 dev a metric 2\n10.0.0.0/8 via 192.0.2.2 dev a metric 1\n",
+            "the text of \"ip route\"",
+            "10.0.0.0/8 192.0.2.2\n",
+        ),
+        ("1.0.0.0\t24\t15169\n", "pfx2as", "1.0.0.0/24 15169\n"),
+        (
+            "[{\"dst\": \"10.0.0.0/8\", \"type\": \"prohibit\"}]",
+            "JSON",
+            "10.0.0.0/8 prohibit\n",
+        ),
+        (
+            "10.0.0.0 255.0.0.0 192.0.2.1\n",
+            "lines of prefixes and next hops",
+            "10.0.0.0/8 192.0.2.1\n",
+        ),
+    ] {
+        build(&s, "t", text).complains(&format!("; read as {format}\n"));
+        s.run(&["routes", "export", "t"]).code(0).out(right);
+    }
+    s.file("page", "<!DOCTYPE html><title>Not found</title>\n");
+    s.run(&["routes", "build", "page", "-o", "t"])
+        .code(2)
+        .complains("sapwood: page: an HTML page, and no file of routes\n");
+    s.file("roas", "{\"roas\": []}");
+    s.run(&["routes", "build", "roas", "-o", "t"])
+        .code(2)
+        .complains("roas: JSON of another kind: an object with \"roas\", and no file of routes");
+    s.file("text", "10.0.0.0/8 via 192.0.2.1 dev a\n");
+    s.run(&["routes", "build", "text", "--format", "text", "-o", "t"])
+        .code(0);
+    s.run(&["routes", "export", "t"])
+        .code(0)
+        .says("10.0.0.0/8 via 192.0.2.1 dev a\n");
+    s.file("odd", "10.0.0.0/8 via 192.0.2.1 dev a shiny\n");
+    s.run(&["routes", "build", "odd", "-o", "t"])
+        .code(2)
+        .complains("sapwood: odd: line 1: \"shiny\" is no word of \"ip route\"\n");
+    let dump = dump();
+    s.file("cut", &dump[..dump.len() - 1]);
+    s.run(&["routes", "build", "cut", "--partial", "-o", "t"])
+        .code(0)
+        .complains("t: 1 routes by 1 next hops")
+        .complains("; 1 input that ends too early: what was read before is taken; read as MRT\n");
+}
+
 #[test]
 fn stats() {
     let s = table();
@@ -214,10 +309,10 @@ fn bad_lines() {
         .complains("sapwood: text: line 3: 10.0.0.1/8 has bits set after its length; 10.0.0.0/8 may be meant; left out\n")
         .complains("text: line 4: \"host\" is not a prefix: it has no address; left out\n")
         .complains("t: 2 routes by 2 next hops in a file of ")
-        .complains("; 2 bad and left out\n");
+        .complains("; 2 bad and left out; read as lines");
     s.run(&["routes", "build", "text", "-o", "t", "--skip-bad", "--truncate"])
         .code(0)
-        .complains("; 1 prefixes came again, the last one won; 1 bad and left out; 1 prefixes truncated to their length\n");
+        .complains("; 1 prefixes came again, the last one won; 1 bad and left out; 1 prefixes truncated to their length; read as");
     s.run(&["routes", "export", "t"])
         .out("10.0.0.0/8 b\n::/0 d\n");
     let many = "nothing\n".repeat(50);
@@ -350,36 +445,46 @@ fn the_kernels_routes_as_they_were_made() {
         ip route add 10.2.0.0/16 via 192.0.2.3 metric 4
         ip route add default via 192.0.2.254
         ip route add blackhole 10.3.0.0/16
+        ip route add throw 10.3.1.0/24
         ip route add 10.4.0.0/16 dev d0 table 77
+        ip -6 route add prohibit 2001:db8:3::/48
+        ip -6 route add unreachable 2001:db8:4::/48
         ip -6 route add 2001:db8:1::/48 via 2001:db8::2
         ip -6 route add 2001:db8:2::/48 via fe80::2 dev d0
         echo made
         \"$0\" routes build --kernel -o t
-        \"$0\" routes export t' \"$0\"";
+        \"$0\" routes export t
+        (ip route; ip -6 route) | \"$0\" routes build -q - -o text
+        (ip -j route; ip -6 -j route) | \"$0\" routes build -q - -o json
+        \"$0\" routes diff t text; \"$0\" routes diff t json
+        \"$0\" routes build --kernel --table 77 -o u; echo table 77; \"$0\" routes export u' \"$0\"";
     let ran = s.shell(script);
     let out = String::from_utf8_lossy(&ran.0.stdout).into_owned();
     let Some(lines) = out.strip_prefix("made\n") else {
         eprintln!("skipped: this system allows no network namespace: {ran}");
         return;
     };
-    ran.code(0).complains("not unicast");
-    // The kernel adds routes such as fe80::/64.
+    ran.code(0);
+    // What `ip` prints is the same table. The kernel adds routes such as fe80::/64.
     for line in [
         "0.0.0.0/0 192.0.2.254",
         "10.0.0.0/8 192.0.2.2",
-        "10.1.0.0/16 192.0.2.8 weight 3, 192.0.2.9",
+        "10.1.0.0/16 192.0.2.8 weight 3, 192.0.2.9 weight 1",
         "10.2.0.0/16 192.0.2.3",
+        "10.3.0.0/16 blackhole",
+        "10.3.1.0/24 throw",
         "192.0.2.0/24 dev d0",
         "2001:db8::/64 dev d0",
+        "2001:db8:3::/48 prohibit",
+        "2001:db8:4::/48 unreachable",
         "2001:db8:1::/48 2001:db8::2",
         "2001:db8:2::/48 fe80::2%d0",
     ] {
         assert!(lines.lines().any(|l| l == line), "no {line} in:\n{lines}");
     }
-    assert!(
-        !lines.contains("10.3.0.0") && !lines.contains("10.4.0.0"),
-        "{lines}"
-    );
+    assert!(!lines.contains("10.4.0.0 "), "{lines}");
+    let other = lines.split_once("table 77\n").unwrap().1;
+    assert_eq!(other, "10.4.0.0/16 dev d0\n");
 }
 
 #[test]

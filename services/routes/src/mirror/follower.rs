@@ -17,7 +17,7 @@ use sapwood::route::MirrorHop;
 use super::groups::Groups;
 use super::injected::{Change, Order};
 use super::netlink::{Heard, everything, hear, resolve};
-use super::table::{Entry, GroupKey, KERNEL, Model};
+use super::table::{Entry, GroupKey, Model, SEVERAL};
 use super::tables::MirrorTables;
 use super::{
     AGAIN, CHANGES, DUMPS, IN_GROUPS, INJECTED, LOST, MirrorError, NOTICES, REFUSED, ROUTES,
@@ -42,6 +42,10 @@ pub(super) struct Follower<T> {
     /// The socket for requests to resolve neighbours.
     pub(super) poke: Socket,
     pub(super) wake: OwnedFd,
+    /// The table of the kernel that is followed.
+    pub(super) table: u32,
+    /// The time after which everything is requested, also without a notification.
+    pub(super) reconcile: Duration,
     /// Changes of injected routes, and what says that there are any.
     pub(super) orders: Receiver<Order>,
     pub(super) ordered: Arc<OwnedFd>,
@@ -57,6 +61,8 @@ pub(super) struct State {
     unresolved: HashSet<IpNet>,
     /// Whether everything has been requested, and need not be again.
     fresh: bool,
+    /// When everything was requested last.
+    requested: Option<Instant>,
     /// The times of the last requests to resolve neighbours, and for all gateways.
     poked: Option<Instant>,
     probed: Option<Instant>,
@@ -97,24 +103,40 @@ impl<T: MirrorTables> Follower<T> {
             self.state.model.injected().len() > 0 || self.state.groups.unresolved().next().is_some()
         };
         let limit = match again {
-            true => Some(AGAIN),
-            false => asks().then_some(RESOLVE),
+            true => AGAIN,
+            false if asks() => RESOLVE,
+            false => Duration::MAX,
         };
-        let limit = limit.map(|limit| Timespec {
-            tv_sec: limit.as_secs() as _,
+        let limit = limit.min(self.until_reconcile());
+        // A longer time than the system takes is cut, and the thread waits again.
+        let limit = Timespec {
+            tv_sec: limit.as_secs().min(1 << 30) as _,
             tv_nsec: limit.subsec_nanos() as _,
-        });
-        match poll(&mut all, limit.as_ref()) {
+        };
+        if !again {
+            self.shared.is_idle(true);
+        }
+        let waited = poll(&mut all, Some(&limit));
+        self.shared.is_idle(false);
+        match waited {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The time until everything is requested without a notification. The kernel removes some
+    /// routes silently: those whose next hops are dead.
+    fn until_reconcile(&self) -> Duration {
+        let last = self.state.requested;
+        let elapsed = last.map_or(Duration::MAX, |last| last.elapsed());
+        self.reconcile.saturating_sub(elapsed)
     }
 
     /// Receives the kernel's notifications, and writes their changes into the tables. Returns
     /// whether an attempt has to be repeated.
     fn step(&mut self) -> io::Result<bool> {
         for _ in 0..AT_ONCE {
-            match hear(&self.listen)? {
+            match hear(&self.listen, self.table)? {
                 Heard::Nothing => break,
                 Heard::Lost => {
                     self.shared.count(LOST, 1);
@@ -128,7 +150,7 @@ impl<T: MirrorTables> Follower<T> {
                 }
             }
         }
-        if !self.state.fresh {
+        if !self.state.fresh || self.until_reconcile().is_zero() {
             self.refresh()?;
         }
         let refused = self.write();
@@ -139,9 +161,12 @@ impl<T: MirrorTables> Follower<T> {
 
     /// Requests everything.
     pub(super) fn refresh(&mut self) -> io::Result<()> {
-        let events = everything(&self.ask)?;
+        let begun = Instant::now();
+        let events = everything(&self.ask, self.table)?;
         self.state.model.replace(events);
         self.state.fresh = true;
+        self.state.requested = Some(begun);
+        self.shared.confirmed(begun);
         self.shared.count(DUMPS, 1);
         Ok(())
     }
@@ -303,7 +328,7 @@ impl<T: MirrorTables> Follower<T> {
         let (hop, key) = match (wanted, self.shared.tables.groups()) {
             (None, _) => return Ok(None),
             (Some(Entry::Hop(hop)), _) => (hop, None),
-            (Some(Entry::Group(_)), None) => (KERNEL, None),
+            (Some(Entry::Group(_)), None) => (SEVERAL, None),
             (Some(Entry::Group(key)), Some(groups)) => {
                 let hop = self.state.groups.hop(groups, &self.state.model, &key);
                 let hop = hop.map_err(MirrorError::Groups)?;

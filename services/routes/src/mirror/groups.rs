@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ipnet::IpNet;
 use sapwood::route::{GroupMember, MirrorHop};
 
-use super::table::{GroupKey, KERNEL, Model};
+use super::table::{GroupKey, Model, SEVERAL};
 use super::tables::{GroupsError, MirrorGroups};
 
 /// The groups in use.
@@ -39,11 +39,11 @@ impl Groups {
         key: &GroupKey,
     ) -> Result<MirrorHop, GroupsError> {
         let number = match self.groups.get(key) {
-            Some(known) if known.lost => return Ok(KERNEL),
+            Some(known) if known.lost => return Ok(SEVERAL),
             Some(known) => known.number,
             None => {
                 let Some(members) = model.members(key).filter(|all| map.has_room(all)) else {
-                    return Ok(KERNEL);
+                    return Ok(SEVERAL);
                 };
                 let number = match self.free.pop() {
                     Some(number) => number,
@@ -51,7 +51,7 @@ impl Groups {
                         self.next += 1;
                         self.next - 1
                     }
-                    None => return Ok(KERNEL),
+                    None => return Ok(SEVERAL),
                 };
                 if let Err(error) = map.set(number as usize, &members) {
                     self.free.push(number);

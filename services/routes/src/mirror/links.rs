@@ -13,6 +13,7 @@ use super::netlink::{Heard, all_links, hear};
 use super::table::Event;
 use super::tables::MirrorTables;
 use super::{AGAIN, LINKS, Shared};
+use crate::MAIN_TABLE;
 
 /// The group of notifications about links.
 pub(super) const GROUPS: [u32; 1] = [1];
@@ -72,7 +73,7 @@ impl<T: MirrorTables> LinkFollower<T> {
     /// Receives all that has come.
     fn step(&self, stale: &mut bool) -> io::Result<()> {
         loop {
-            match hear(&self.listen)? {
+            match hear(&self.listen, MAIN_TABLE)? {
                 Heard::Nothing => break,
                 Heard::Lost => *stale = true,
                 Heard::Events(events) => events.iter().for_each(|event| self.note(event)),

@@ -13,9 +13,9 @@ mod tables;
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use rustix::event::{EventfdFlags, eventfd};
@@ -26,10 +26,14 @@ use self::links::LinkFollower;
 use self::netlink::listening;
 pub use self::netlink::vlans;
 pub use self::tables::{GroupsError, MirrorGroups, MirrorTables};
+use crate::MAIN_TABLE;
 use crate::dump::asking;
 
 /// The default bytes of the buffer for notifications, enough for some thousand changes.
 const BUFFER: usize = 1 << 20;
+
+/// The default time after which everything is requested without a notification.
+const RECONCILE: Duration = Duration::from_secs(60);
 
 /// The time after which a failed operation is tried again.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -40,10 +44,14 @@ const AGAIN: Duration = Duration::from_millis(20);
 ///
 /// A separate thread requests all routes, neighbours and links of the kernel, and then listens to
 /// notifications. When the kernel's buffer overflows, the thread requests everything again, and
-/// writes the differences. Unchanged routes stay in the tables meanwhile. The mirror follows the
-/// main table and the local table, as the kernel does without additional rules. It marks routes
+/// writes the differences. Unchanged routes stay in the tables meanwhile. It does the same when a
+/// link or an address changes, and once a minute ([`RouteMirrorBuilder::reconcile`]), because the
+/// kernel removes the routes of dead next hops without a notification. [`MirrorStats`] says how far
+/// behind the tables may be. The mirror follows the main table and the local table, as the kernel
+/// does without additional rules, or another table ([`RouteMirrorBuilder::table`]). It marks routes
 /// that a program cannot follow as the kernel's
-/// ([`MirrorHop::KERNEL`](sapwood::route::MirrorHop::KERNEL)).
+/// ([`MirrorHop::KERNEL`](sapwood::route::MirrorHop::KERNEL)), with the reason
+/// ([`MirrorHop::reason`](sapwood::route::MirrorHop::reason)): null routes are among them.
 ///
 /// Routes with several gateways, and routes to groups of next-hop objects, become groups, if the
 /// tables have any ([`MirrorTables::groups`]); else they are the kernel's. So are routes with more
@@ -99,6 +107,8 @@ pub struct RouteMirror<T> {
 pub struct RouteMirrorBuilder<T> {
     tables: Arc<T>,
     buffer: usize,
+    table: u32,
+    reconcile: Duration,
 }
 
 /// The error of a mirror.
@@ -155,6 +165,12 @@ pub struct MirrorStats {
     pub groups: u64,
     /// Links that went down or up.
     pub links: u64,
+    /// How long notifications have been waiting at most that are not in the tables yet. Zero when
+    /// there are none.
+    pub behind: Duration,
+    /// How long ago all routes were requested last. Routes that the kernel has removed silently
+    /// since then may still be in the tables.
+    pub unconfirmed: Duration,
     /// The last failure, until an attempt succeeds. The mirror repeats the attempt, and the tables
     /// stay as they are meanwhile.
     pub failure: Option<String>,
@@ -176,6 +192,9 @@ impl fmt::Display for MirrorStats {
         ] {
             writeln!(f, "{what:<16} {count:>16}")?;
         }
+        for (what, time) in [("behind", self.behind), ("unconfirmed", self.unconfirmed)] {
+            writeln!(f, "{what:<16} {:>14.3} s", time.as_secs_f64())?;
+        }
         match &self.failure {
             Some(why) => writeln!(f, "failure: {why}"),
             None => Ok(()),
@@ -189,6 +208,16 @@ struct Shared<T> {
     /// The counts, by the constants below.
     counts: [AtomicU64; 10],
     failure: Mutex<Option<String>>,
+    times: Mutex<Times>,
+}
+
+/// What the thread does, for those who ask how far behind the tables are.
+#[derive(Default)]
+struct Times {
+    /// Since when the thread has had something to do; `None` while it waits for the kernel.
+    busy: Option<Instant>,
+    /// When everything was requested last.
+    confirmed: Option<Instant>,
 }
 
 const DUMPS: usize = 0;
@@ -211,6 +240,24 @@ impl<T> Shared<T> {
         self.counts[which].store(count as u64, Ordering::Relaxed);
     }
 
+    fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the thread waits for the kernel, or no longer does.
+    fn is_idle(&self, idle: bool) {
+        let mut times = self.times();
+        times.busy = match idle {
+            true => None,
+            false => times.busy.or_else(|| Some(Instant::now())),
+        };
+    }
+
+    /// Notes that a request of everything, begun at this time, has succeeded.
+    fn confirmed(&self, begun: Instant) {
+        self.times().confirmed = Some(begun);
+    }
+
     fn failed(&self, why: Option<String>) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
@@ -221,6 +268,21 @@ impl<T: MirrorTables> RouteMirrorBuilder<T> {
     /// `net.core.rmem_max`. Default: 1 MiB.
     pub fn receive_buffer(mut self, bytes: usize) -> Self {
         self.buffer = bytes;
+        self
+    }
+
+    /// Sets the number of the kernel's table that is followed: 254 is the main one, and a VRF has
+    /// its own. Addresses of this machine are in the tables with the main table only, or if the
+    /// kernel has them in the table of a VRF. Default: [`MAIN_TABLE`].
+    pub fn table(mut self, number: u32) -> Self {
+        self.table = number;
+        self
+    }
+
+    /// Sets the time after which all routes are requested and compared, although no notification
+    /// has asked for it. Default: a minute.
+    pub fn reconcile(mut self, after: Duration) -> Self {
+        self.reconcile = after;
         self
     }
 
@@ -240,6 +302,7 @@ impl<T: MirrorTables> RouteMirrorBuilder<T> {
             ends: AtomicBool::new(false),
             counts: Default::default(),
             failure: Mutex::default(),
+            times: Mutex::default(),
         });
         let (injector, orders, ordered) = RouteInjector::new()?;
         let poke = asking().map_err(net)?;
@@ -250,6 +313,8 @@ impl<T: MirrorTables> RouteMirrorBuilder<T> {
             ask,
             poke,
             wake: wake.try_clone().map_err(net)?,
+            table: self.table,
+            reconcile: self.reconcile,
             orders,
             ordered,
             state: State::default(),
@@ -304,6 +369,8 @@ impl<T: MirrorTables> RouteMirror<T> {
         RouteMirrorBuilder {
             tables,
             buffer: BUFFER,
+            table: MAIN_TABLE,
+            reconcile: RECONCILE,
         }
     }
 
@@ -332,6 +399,9 @@ impl<T: MirrorTables> RouteMirror<T> {
             unresolved,
         ] = std::array::from_fn(|which| self.shared.counts[which].load(Ordering::Relaxed));
         let failure = self.shared.failure.lock();
+        let times = self.shared.times();
+        let since = |at: Option<Instant>| at.map_or(Duration::ZERO, |at| at.elapsed());
+        let (behind, unconfirmed) = (since(times.busy), since(times.confirmed));
         MirrorStats {
             dumps,
             notices,
@@ -343,6 +413,8 @@ impl<T: MirrorTables> RouteMirror<T> {
             unresolved,
             groups,
             links,
+            behind,
+            unconfirmed,
             failure: failure.unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }

@@ -14,15 +14,16 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteNextHop,
-    RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteMetric, RouteNextHop, RouteType,
+    RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
-use sapwood::route::Vlan;
+use sapwood::route::{KernelReason, Vlan};
 
 use super::next_hops::Message;
 use super::table::{Event, How, Link, Path, Route, Target};
+use crate::MAIN_TABLE;
 use crate::dump::{asking, dump, each, request};
 
 /// Groups of notifications: links, neighbours, IPv4 addresses and routes, IPv6 addresses and
@@ -62,7 +63,7 @@ pub(super) enum Heard {
 }
 
 /// Receives a datagram of notifications.
-pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
+pub(super) fn hear(socket: &Socket, table: u32) -> io::Result<Heard> {
     /// The socket's buffer was full, and the kernel dropped notifications.
     const ENOBUFS: i32 = 105;
     let (datagram, sender) = match socket.recv_from_full() {
@@ -79,7 +80,7 @@ pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
     if sender.port_number() == 0 {
         each(&datagram, |message| {
             if let NetlinkPayload::InnerMessage(inner) = message.payload {
-                events.extend(event(inner, Some(message.header.flags)));
+                events.extend(event(inner, Some(message.header.flags), table));
             }
         })?;
     }
@@ -90,11 +91,12 @@ pub(super) fn hear(socket: &Socket) -> io::Result<Heard> {
 pub(super) fn all_links(socket: &Socket) -> io::Result<Vec<Event>> {
     let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let answers = dump(socket, Message::from(ask))?.into_iter();
-    Ok(answers.filter_map(|answer| event(answer, None)).collect())
+    let event = |answer| event(answer, None, MAIN_TABLE);
+    Ok(answers.filter_map(event).collect())
 }
 
-/// Requests everything: links first, then neighbours, next-hop objects and routes.
-pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
+/// Requests everything: links first, then neighbours, next-hop objects and the routes of a table.
+pub(super) fn everything(socket: &Socket, table: u32) -> io::Result<Vec<Event>> {
     let mut all = all_links(socket)?;
     let neighbours = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
     let routes = |family| {
@@ -106,15 +108,16 @@ pub(super) fn everything(socket: &Socket) -> io::Result<Vec<Event>> {
     let [neighbours, four, six] = [neighbours, four, six].map(Message::from);
     for ask in [neighbours, Message::GetNextHops, four, six] {
         for message in dump(socket, ask)? {
-            all.extend(event(message, None).filter(|event| *event != Event::Everything));
+            let event = event(message, None, table);
+            all.extend(event.filter(|event| *event != Event::Everything));
         }
     }
     Ok(all)
 }
 
 /// The event of a message, if it matters for forwarding. `flags` are those of a notification; for
-/// answers they are `None`.
-fn event(message: Message, flags: Option<u16>) -> Option<Event> {
+/// answers they are `None`. Routes are those of one table.
+fn event(message: Message, flags: Option<u16>, table: u32) -> Option<Event> {
     let message = match message {
         Message::Route(message) => *message,
         Message::NewNextHop(id, object) => return Some(Event::Object(id, object)),
@@ -128,7 +131,7 @@ fn event(message: Message, flags: Option<u16>) -> Option<Event> {
             if message.header.flags.intersects(dead) {
                 return None;
             }
-            let (net, route) = route(&message)?;
+            let (net, route) = route(&message, table)?;
             let has = |flag| flags.is_some_and(|flags| flags & flag != 0);
             let how = match () {
                 () if has(NLM_F_REPLACE) => How::Instead,
@@ -139,7 +142,7 @@ fn event(message: Message, flags: Option<u16>) -> Option<Event> {
             Some(Event::Route(net, route, how))
         }
         RouteNetlinkMessage::DelRoute(message) => {
-            let (net, route) = route(&message)?;
+            let (net, route) = route(&message, table)?;
             Some(Event::NoRoute(net, route))
         }
         RouteNetlinkMessage::NewNeighbour(message) => neighbour(&message, true),
@@ -215,8 +218,9 @@ fn neighbour(message: &NeighbourMessage, there: bool) -> Option<Event> {
     ))
 }
 
-/// The prefix and the route of a message, if forwarding uses its table.
-fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
+/// The prefix and the route of a message, if it is of this table. The local table is a part of the
+/// main one here.
+fn route(message: &RouteMessage, wanted: u32) -> Option<(IpNet, Route)> {
     let header = &message.header;
     let mut address: IpAddr = match header.address_family {
         AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
@@ -253,22 +257,34 @@ fn route(message: &RouteMessage) -> Option<(IpNet, Route)> {
             _ => {}
         }
     }
-    if table != LOCAL && table != u32::from(RouteHeader::RT_TABLE_MAIN) {
+    if table != wanted && (table != LOCAL || wanted != MAIN_TABLE) {
         return None;
     }
     // Routes that are not for all packets are left to the kernel.
     let for_all = header.tos == 0 && header.source_prefix_length == 0;
-    let plain = simple && for_all && header.kind == RouteType::Unicast;
-    let target = match (object, paths, device) {
-        _ if !plain => Target::Kernel,
+    let left = match header.kind {
+        _ if !for_all => Some(KernelReason::SomePackets),
+        RouteType::Unicast if simple => None,
+        RouteType::Unicast => Some(KernelReason::Tunnel),
+        RouteType::BlackHole => Some(KernelReason::Blackhole),
+        RouteType::Unreachable => Some(KernelReason::Unreachable),
+        RouteType::Prohibit => Some(KernelReason::Prohibit),
+        RouteType::Throw => Some(KernelReason::Throw),
+        RouteType::Local | RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast => {
+            Some(KernelReason::Local)
+        }
+        _ => Some(KernelReason::Other),
+    };
+    let target = match (left, object, paths, device) {
+        (Some(reason), ..) => Target::Kernel(reason),
         // The other attributes repeat what the object has.
-        (Some(id), _, _) => Target::Object(id),
-        (None, Some(paths), _) => match paths.iter().map(path).collect::<Option<Vec<_>>>() {
+        (None, Some(id), _, _) => Target::Object(id),
+        (None, None, Some(paths), _) => match paths.iter().map(path).collect::<Option<Vec<_>>>() {
             Some(paths) => Target::Paths(paths.into()),
-            None => Target::Kernel,
+            None => Target::Kernel(KernelReason::Several),
         },
-        (None, None, Some(ifindex)) => Target::Via { ifindex, gateway },
-        (None, None, None) => Target::Kernel,
+        (None, None, None, Some(ifindex)) => Target::Via { ifindex, gateway },
+        (None, None, None, None) => Target::Kernel(KernelReason::Other),
     };
     let net = IpNet::new(address, header.destination_prefix_length).ok()?;
     let rank = (table != LOCAL, for_all, metric);
@@ -348,10 +364,50 @@ mod tests {
         message.attributes.extend(of.map(LinkAttribute::Link));
         let data = LinkInfo::Data(InfoData::Vlan(data));
         message.attributes.push(LinkAttribute::LinkInfo(vec![data]));
-        match event(RouteNetlinkMessage::NewLink(message).into(), None) {
+        match event(
+            RouteNetlinkMessage::NewLink(message).into(),
+            None,
+            MAIN_TABLE,
+        ) {
             Some(Event::Link(5, link)) if link.is_usable() => link.vlan,
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn routes_of_one_table() {
+        let mut message = RouteMessage::default();
+        message.header.address_family = AddressFamily::Inet;
+        message.header.kind = RouteType::BlackHole;
+        message.attributes.push(RouteAttribute::Table(1000));
+        let of = |message: &RouteMessage, table| {
+            let (net, route) = route(message, table)?;
+            Some((net.to_string(), route.target))
+        };
+        let right = (
+            "0.0.0.0/0".to_owned(),
+            Target::Kernel(KernelReason::Blackhole),
+        );
+        assert_eq!(of(&message, 1000), Some(right));
+        assert_eq!(of(&message, MAIN_TABLE), None);
+        // The machine's own addresses count for the main table.
+        message.attributes[0] = RouteAttribute::Table(LOCAL);
+        message.header.kind = RouteType::Local;
+        assert_eq!(of(&message, 1000), None);
+        let target = of(&message, MAIN_TABLE).unwrap().1;
+        assert_eq!(target, Target::Kernel(KernelReason::Local));
+        for (kind, reason) in [
+            (RouteType::Unreachable, KernelReason::Unreachable),
+            (RouteType::Prohibit, KernelReason::Prohibit),
+            (RouteType::Throw, KernelReason::Throw),
+            (RouteType::Nat, KernelReason::Other),
+        ] {
+            message.header.kind = kind;
+            assert_eq!(of(&message, LOCAL).unwrap().1, Target::Kernel(reason));
+        }
+        message.header.tos = 4;
+        let target = of(&message, LOCAL).unwrap().1;
+        assert_eq!(target, Target::Kernel(KernelReason::SomePackets));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use sapwood::route::{GroupMember, MirrorHop};
+use sapwood::route::{GroupMember, KernelReason, MirrorHop};
 
 use super::injected::{Gateway, Injected};
 
@@ -14,7 +14,7 @@ use super::injected::{Gateway, Injected};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// A target that only the kernel can use.
-    Kernel,
+    Kernel(KernelReason),
     /// An interface, with a gateway or directly connected.
     Via {
         ifindex: u32,
@@ -383,12 +383,12 @@ impl Model {
         {
             let hop = self.device(gateway.address);
             let hop = hop.map(|ifindex| self.hop(net, ifindex, Some(gateway.address)));
-            return Entry::Hop(hop.unwrap_or(KERNEL));
+            return Entry::Hop(hop.unwrap_or(UNRESOLVED));
         }
         let key = GroupKey::Injected(Arc::clone(gateways));
         match !is_link_local(net) && self.members(&key).is_some() {
             true => Entry::Group(key),
-            false => Entry::Hop(KERNEL),
+            false => Entry::Hop(UNRESOLVED),
         }
     }
 
@@ -425,8 +425,17 @@ impl Model {
         match (key, self.way(target)) {
             (Some(key), _) => Entry::Group(key),
             (None, Some((ifindex, gateway))) => Entry::Hop(self.hop(net, ifindex, gateway)),
-            (None, None) => Entry::Hop(KERNEL),
+            (None, None) => Entry::Hop(MirrorHop::kernel(match target {
+                Target::Kernel(reason) => *reason,
+                _ if is_link_local(net) => KernelReason::LinkLocal,
+                Target::Object(id) if !self.is_group(*id) => KernelReason::Object,
+                _ => KernelReason::Several,
+            })),
         }
+    }
+
+    fn is_group(&self, id: u32) -> bool {
+        matches!(self.objects.get(&id), Some(Object::Group(_)))
     }
 
     /// The interface and the gateway of a target that has one path.
@@ -520,27 +529,24 @@ impl Model {
 
     fn hop(&self, net: IpNet, ifindex: u32, gateway: Option<IpAddr>) -> MirrorHop {
         // A link-local address depends on the link, so routers do not forward to it.
-        let link = self.links.get(&ifindex).filter(|link| link.up);
-        let Some(link) = link.filter(|_| !is_link_local(net)) else {
-            return KERNEL;
+        if is_link_local(net) {
+            return MirrorHop::kernel(KernelReason::LinkLocal);
+        }
+        let Some(link) = self.links.get(&ifindex).filter(|link| link.up) else {
+            return MirrorHop::kernel(KernelReason::Link);
         };
         let host = net.prefix_len() == net.max_prefix_len();
         let neighbour = gateway.or(host.then_some(net.addr()));
         let dmac = neighbour.and_then(|address| self.neighbours.get(&(address, ifindex)));
-        hop(ifindex, link, gateway, dmac).unwrap_or(KERNEL)
+        hop(ifindex, link, gateway, dmac).unwrap_or(MirrorHop::kernel(KernelReason::Link))
     }
 }
 
-/// The hop of routes that are left to the kernel.
-pub(super) const KERNEL: MirrorHop = MirrorHop {
-    ifindex: 0,
-    mtu: 0,
-    action: MirrorHop::KERNEL,
-    family: 0,
-    smac: [0; 6],
-    dmac: [0; 6],
-    gateway: [0; 16],
-};
+/// The hop of injected routes that are left to the kernel.
+const UNRESOLVED: MirrorHop = MirrorHop::kernel(KernelReason::Unresolved);
+
+/// The hop of routes with several next hops for which there is no group.
+pub(super) const SEVERAL: MirrorHop = MirrorHop::kernel(KernelReason::Several);
 
 /// A hop that programs follow when its neighbour is known. `None` for a link without hardware
 /// addresses.
@@ -593,7 +599,7 @@ fn best(net: IpNet, all: &[Route]) -> Option<&Target> {
     match all {
         // The kernel prefers a neighbour that it knows to be reachable.
         [first, second, ..] if first.rank == second.rank && net.addr().is_ipv6() => {
-            Some(&Target::Kernel)
+            Some(&Target::Kernel(KernelReason::Equal))
         }
         [first, ..] => Some(&first.target),
         [] => None,

@@ -8,8 +8,9 @@ use sapwood::lpm::{FibMemory, IpFib};
 use sapwood::route::{GroupMember, MirrorHop};
 use sapwood_arena::ArenaFull;
 
-/// Tables that a mirror fills: those of this process (an [`IpFib`]), or, with the feature `bpf`,
-/// those by which programs in the kernel forward packets.
+/// Tables that a mirror fills: those of this process (an [`IpFib`]); with the feature `live` a live
+/// table, by which other processes forward packets (`sapwood_live::Live<IpFib<MirrorHop>>`); with
+/// the feature `bpf` those by which programs in the kernel do.
 pub trait MirrorTables: Send + Sync + 'static {
     /// The hop of exactly this prefix.
     fn get(&self, net: IpNet) -> Option<MirrorHop>;
@@ -130,6 +131,29 @@ fn check_room(fib: &IpFib<MirrorHop>, net: IpNet) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::ArenaFull(ArenaFull::new(spare, arena.reserved)))
+}
+
+#[cfg(feature = "live")]
+impl MirrorTables for sapwood_live::Live<IpFib<MirrorHop>> {
+    fn get(&self, net: IpNet) -> Option<MirrorHop> {
+        MirrorTables::get(&**self, net)
+    }
+
+    fn insert(&self, net: IpNet, hop: MirrorHop) -> Result<(), Error> {
+        MirrorTables::insert(&**self, net, hop)
+    }
+
+    fn remove(&self, net: IpNet) -> Result<(), Error> {
+        MirrorTables::remove(&**self, net)
+    }
+
+    fn change(&self, removed: &[IpNet], written: &[(IpNet, MirrorHop)]) -> Result<(), Error> {
+        MirrorTables::change(&**self, removed, written)
+    }
+
+    fn reclaim(&self) {
+        MirrorTables::reclaim(&**self);
+    }
 }
 
 #[cfg(feature = "bpf")]

@@ -137,7 +137,7 @@ fn the_best_of_several_routes() {
     // Addresses of this machine come before all others.
     let local = Route {
         rank: (false, true, 0),
-        target: Target::Kernel,
+        target: Target::Kernel(KernelReason::Other),
     };
     assert!(model.note(add(&local, How::First)));
     assert_eq!(asked(&model, "10.2.0.0/16").unwrap().0, MirrorHop::KERNEL);
@@ -327,7 +327,7 @@ fn an_injected_route_is_between_the_near_and_the_far_routes() {
     // After a network of this machine and its addresses, before other routes.
     let local = Route {
         rank: (false, true, 0),
-        target: Target::Kernel,
+        target: Target::Kernel(KernelReason::Other),
     };
     let own = net("10.1.0.77/32");
     assert!(model.note(Event::Route(own, local.clone(), How::First)));
