@@ -68,6 +68,11 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     fn from_word(word: u64, at: u32) -> Self;
     /// The bits after the first `n`; 0 when there are none.
     fn skip(self, n: u32) -> Self;
+    /// The bits after the first `n`, and those behind them, so that nothing is lost: see
+    /// [`turn_back`](Self::turn_back).
+    fn turn(self, n: u32) -> Self;
+    /// The bits whose [`turn`](Self::turn) this is.
+    fn turn_back(self, n: u32) -> Self;
     /// `value` as the `n` bits after the first `at`.
     fn put(self, at: u32, n: u32, value: usize) -> Self;
     /// The bits that either has.
@@ -110,6 +115,16 @@ macro_rules! key {
             #[inline(always)]
             fn skip(self, n: u32) -> Self {
                 self.checked_shl(n).unwrap_or(0)
+            }
+
+            #[inline(always)]
+            fn turn(self, n: u32) -> Self {
+                self.rotate_left(n)
+            }
+
+            #[inline(always)]
+            fn turn_back(self, n: u32) -> Self {
+                self.rotate_right(n)
             }
 
             fn put(self, at: u32, n: u32, value: usize) -> Self {

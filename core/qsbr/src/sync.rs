@@ -268,6 +268,8 @@ impl Clock {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    extern crate std;
+
     use super::Mutex;
 
     /// The lock of programs without an operating system.

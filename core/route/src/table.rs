@@ -103,10 +103,6 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     /// # Errors
     ///
     /// [`Error::HostBitsSet`], [`Error::ArenaFull`].
-    #[expect(
-        clippy::mutable_key_type,
-        reason = "places are told apart by where they are"
-    )]
     pub fn build_from(
         self,
         routes: impl IntoIterator<Item = (IpNet, Group<H>)>,
@@ -436,10 +432,6 @@ impl<H: NextHop> RouteTable<H> {
     /// # Errors
     ///
     /// A message that says what is wrong.
-    #[expect(
-        clippy::mutable_key_type,
-        reason = "places are told apart by where they are"
-    )]
     #[track_caller]
     pub fn verify(&self) -> Result<(), String> {
         self.shared.fib.verify()?;

@@ -5,8 +5,8 @@
 //! then says where the new root is and how many bits it resolves, and readers that begin
 //! afterwards use it. Views of before still look into the old root. So all its words get a mark, a
 //! block in the place of a lone prefix that no address matches ([`Lone::is_moved`]). A lookup that
-//! meets the mark begins again at the newest root. Lookups that meet none pay nothing for this: the
-//! mark is looked for only where a lone prefix did not match.
+//! meets the mark begins again at the newest root. Lookups that meet none pay next to nothing for
+//! this: the mark is looked for only where a lone prefix did not match.
 //!
 //! The old root, its nodes and the mark are retired, and freed a grace period later. A snapshot
 //! reads the root of its version, so a root does not grow while there is one.

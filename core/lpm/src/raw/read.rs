@@ -278,7 +278,10 @@ impl<W: Words> Reading<W> {
         let word = self.words.word(key.top(self.bits));
         let mut best = word.value();
         let mut node = word.child();
-        let mut rest = key.skip(self.bits);
+        // Turned, not shifted, so that the whole address is still there below the root: it needs no
+        // register of its own. What lies behind the last bit matters to no node: there a prefix
+        // covers all slots that its bits leave open, and a lone prefix ends before.
+        let mut rest = key.turn(self.bits);
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
@@ -288,6 +291,8 @@ impl<W: Words> Reading<W> {
                 return if lone.matches(rest.word(0)) {
                     lone.value
                 } else if lone.is_moved() {
+                    // The mark is nowhere but right below a root.
+                    let key = rest.turn_back(self.bits);
                     self.words.newest_value(self.mem, self.native, key)
                 } else {
                     best
