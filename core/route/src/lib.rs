@@ -9,6 +9,8 @@
 
 extern crate alloc;
 
+#[cfg(feature = "std")]
+mod decision;
 mod flow;
 #[cfg(feature = "std")]
 mod group;
@@ -28,6 +30,11 @@ mod versions;
 #[cfg(feature = "std")]
 mod view;
 
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub use decision::RouteChoices;
+#[cfg(feature = "std")]
+pub use decision::{Decision, VoidGroups};
 pub use flow::{FlowHasher, FlowKey};
 #[cfg(feature = "std")]
 pub use group::Group;
@@ -36,7 +43,7 @@ pub use hop::{GroupMember, MirrorHop, Vlan};
 pub use packed::PackedGroup;
 pub use sapwood_common::{Plain, Words};
 #[cfg(feature = "std")]
-pub use sapwood_lpm::{Error, Rejected};
+pub use sapwood_lpm::{Error, NullRoute, Rejected};
 #[cfg(feature = "std")]
 pub use table::{RouteTable, RouteTableMemory};
 #[cfg(feature = "std")]

@@ -2,21 +2,33 @@
 //! store.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
 use core::fmt;
-use core::ptr::NonNull;
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sapwood_qsbr::{Domain, Guard, RetireQueue};
 
 /// A slot. The values that it held before are freed after a grace period, or with the slot.
+///
+/// The first value lies in the slot itself: what a reader needs then is one piece of memory.
+#[repr(C)]
 pub(crate) struct Slot<T> {
+    /// `first`, or a value of a box.
     thing: AtomicPtr<T>,
     domain: Domain,
+    first: UnsafeCell<MaybeUninit<T>>,
     replaced: Mutex<RetireQueue<Replaced<T>>>,
 }
 
-/// A box that was in a slot.
+// SAFETY: `first` is written before others have the slot, and dropped when nobody reads it any
+// more. In between it is read as a shared `T`.
+unsafe impl<T: Send + Sync> Sync for Slot<T> {}
+
+/// A value that was in a slot.
 struct Replaced<T>(NonNull<T>);
 
 // SAFETY: it owns a value that any thread may have made, and any may drop.
@@ -24,21 +36,30 @@ unsafe impl<T: Send> Send for Replaced<T> {}
 
 impl<T> Replaced<T> {
     /// # Safety
-    /// The grace period since it was replaced is over, or nobody can hold a reference that the slot
-    /// gave.
-    unsafe fn free(self) {
-        // SAFETY: it came from a box and is in no slot. By the caller's promise nobody reads it.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    /// The value is the slot's own, which is at `first`, or a box's. The grace period since it was
+    /// replaced is over, or nobody can hold a reference that the slot gave.
+    unsafe fn free(self, first: *mut T) {
+        match ptr::eq(self.0.as_ptr(), first) {
+            // SAFETY: the slot's own value leaves it once. By the caller's promise nobody reads it.
+            true => unsafe { first.drop_in_place() },
+            // SAFETY: it came from a box and is in no slot. Nobody reads it, as above.
+            false => drop(unsafe { Box::from_raw(self.0.as_ptr()) }),
+        }
     }
 }
 
 impl<T: Send + Sync + 'static> Slot<T> {
-    pub(crate) fn new(domain: &Domain, thing: T) -> Self {
-        Self {
-            thing: AtomicPtr::new(Box::into_raw(Box::new(thing))),
+    /// A slot that holds a value. It stays where it is.
+    pub(crate) fn new(domain: &Domain, thing: T) -> Arc<Self> {
+        let slot = Arc::new(Self {
+            thing: AtomicPtr::new(ptr::null_mut()),
             domain: domain.clone(),
+            first: UnsafeCell::new(MaybeUninit::new(thing)),
             replaced: Mutex::new(RetireQueue::new(domain)),
-        }
+        });
+        // Nobody else has the slot yet.
+        slot.thing.store(slot.first(), Ordering::Relaxed);
+        slot
     }
 
     /// The value in the slot.
@@ -48,9 +69,9 @@ impl<T: Send + Sync + 'static> Slot<T> {
     #[inline(always)]
     pub(crate) fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
         assert!(guard.belongs_to(&self.domain), "a guard of another domain");
-        // SAFETY: a slot holds what was a box. That is freed after a grace period of this domain
-        // that began when it was replaced, and the guard holds this grace period back; or with
-        // `self`, which is borrowed.
+        // SAFETY: `thing` is the slot's own value or was a box. Either is freed after a grace
+        // period of this domain that began when it was replaced, and the guard holds this grace
+        // period back; or with `self`, which is borrowed.
         unsafe { &*self.thing.load(Ordering::Acquire) }
     }
 
@@ -77,20 +98,28 @@ impl<T: Send + Sync + 'static> Slot<T> {
     pub(crate) fn reclaim(&self, budget: usize) -> (usize, bool) {
         let mut replaced = self.lock();
         // SAFETY: the queue waited for a grace period since the thing was replaced.
-        let freed = replaced.reclaim(budget, |old| unsafe { old.free() });
+        let freed = replaced.reclaim(budget, |old| unsafe { old.free(self.first()) });
         (freed, !replaced.is_empty())
+    }
+}
+
+impl<T> Slot<T> {
+    /// The place of the slot's own value.
+    fn first(&self) -> *mut T {
+        self.first.get().cast()
     }
 }
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
+        let first = self.first();
         let replaced = self.replaced.get_mut();
         let replaced = replaced.unwrap_or_else(PoisonError::into_inner);
         // SAFETY: every reference that the slot gave borrows it, so there is none.
-        replaced.drain(|old| unsafe { old.free() });
+        replaced.drain(|old| unsafe { old.free(first) });
         if let Some(thing) = NonNull::new(*self.thing.get_mut()) {
             // SAFETY: as above.
-            unsafe { Replaced(thing).free() };
+            unsafe { Replaced(thing).free(first) };
         }
     }
 }
@@ -104,7 +133,6 @@ impl<T> fmt::Debug for Slot<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::sync::Arc;
 
     #[test]
     fn readers_hold_things_up() {
