@@ -14,7 +14,7 @@ use super::decision::Decision;
 use super::group::{Choice, Group};
 use super::hash::spread;
 use super::raw::slot::Slot;
-use super::rendezvous;
+use super::rendezvous::{self, Four};
 use sapwood_lpm::NextHop;
 
 /// A place that holds a group. Readers get it from the prefix, which keeps it while they look.
@@ -22,6 +22,7 @@ pub(super) struct Place<H: NextHop>(pub(super) Arc<Slot<Held<H>>>);
 
 /// A group, and what lookups need of it. A place's first group lies in one piece of memory with the
 /// place.
+#[repr(C)]
 pub(super) struct Held<H> {
     quick: Quick<H>,
     pub(super) group: Group<H>,
@@ -34,7 +35,7 @@ enum Quick<H> {
     One(H),
     /// Up to four members of one weight. In place of those that there are not, the first stands
     /// again, so a choice has no branch.
-    Even([u64; EVEN], [H; EVEN]),
+    Even(Four, [H; EVEN]),
     Group,
 }
 
@@ -55,7 +56,7 @@ impl<H: Clone> Held<H> {
                     [Some(a), Some(b), Some(c), Some(d)] => {
                         let all = [a, b, c, d];
                         let hops = all.map(|((hop, _), _)| hop.clone());
-                        Quick::Even(all.map(|(_, hash)| hash), hops)
+                        Quick::Even(Four::new(all.map(|(_, hash)| hash)), hops)
                     }
                     _ => Quick::Group,
                 }
@@ -79,9 +80,9 @@ impl<H> Held<H> {
     #[inline(always)]
     pub(super) fn member(&self, flow: u64) -> Option<&H> {
         match &self.quick {
-            Quick::Even(hashes, hops) => {
+            Quick::Even(four, hops) => {
                 let bucket = rendezvous::bucket(spread(flow));
-                let at = rendezvous::best_of_even(hashes.iter().copied(), bucket);
+                let at = rendezvous::best_of_four(four, bucket);
                 Some(&hops[at % EVEN])
             }
             Quick::One(hop) => Some(hop),

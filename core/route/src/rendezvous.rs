@@ -145,6 +145,43 @@ pub(super) fn best_of_even(hashes: impl Iterator<Item = u64>, bucket: u32) -> us
     keys.fold(u32::MAX, u32::min) as usize % FEW
 }
 
+/// What [`best_of_four`] needs of four members: the keys of two in each word, the first one's in the
+/// low bits. A product of 20 bits by 20 has 40, and those above 2^64 are cut off, so that one
+/// multiplication serves both.
+#[derive(Clone, Copy)]
+pub(super) struct Four([[u64; 3]; 2]);
+
+const SECOND: u32 = 64 - BITS;
+const BOTH: u64 = MASK as u64 | (MASK as u64) << SECOND;
+const HALVES: u64 = (MASK as u64 >> (BITS / 2)) | (MASK as u64 >> (BITS / 2)) << SECOND;
+
+impl Four {
+    pub(super) fn new([a, b, c, d]: [u64; 4]) -> Self {
+        let pair = |first, second| {
+            let (first, second) = (keys(first), keys(second));
+            [0, 1, 2].map(|i| u64::from(first[i]) | u64::from(second[i]) << SECOND)
+        };
+        Four([pair(a, b), pair(c, d)])
+    }
+}
+
+/// As [`best_of_even`], of four members.
+#[inline(always)]
+pub(super) fn best_of_four(four: &Four, bucket: u32) -> usize {
+    let both = u64::from(bucket) | u64::from(bucket) << SECOND;
+    let ranks = |[a, b, c]: [u64; 3]| {
+        let x = (both ^ a).wrapping_mul(u64::from(FACTORS[0])) & BOTH;
+        let x = (x ^ (x >> (BITS / 2) & HALVES) ^ b).wrapping_mul(u64::from(FACTORS[1])) & BOTH;
+        (x ^ (x >> (BITS / 2) & HALVES) ^ c).wrapping_mul(u64::from(FACTORS[2])) & BOTH
+    };
+    let [first, second] = four.0.map(ranks);
+    let low = |ranks: u64| (ranks as u32 & MASK) << 2;
+    let high = |ranks: u64| (ranks >> (SECOND - 2)) as u32;
+    let two = low(first).min(high(first) | 1);
+    let others = (low(second) | 2).min(high(second) | 3);
+    two.min(others) as usize % 4
+}
+
 /// The member of each bucket, as a position in `members`, which are hashes and weights in the order
 /// of the hashes. At least one has a weight.
 ///
@@ -210,6 +247,23 @@ mod tests {
             let error = (f64::from(is) - right).abs();
             assert!(error < right / 2000.0 + 1.0, "{rank}: {is} for {right}");
             last = is;
+        }
+    }
+
+    #[test]
+    fn four_members_at_once() {
+        let mut state = 5;
+        let mut next = || {
+            state = mixed(state + 1);
+            state
+        };
+        for round in 0..2000 {
+            let [a, b, c, d] = [next(), next(), next(), next()];
+            // Those that there are not stand for the first.
+            let four = [[a, b, c, d], [a, b, c, a], [a, b, a, a]][round % 3];
+            let bucket = bucket(next());
+            let wanted = best_of_even(four.into_iter(), bucket);
+            assert_eq!(best_of_four(&Four::new(four), bucket), wanted);
         }
     }
 

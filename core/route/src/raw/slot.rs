@@ -14,13 +14,14 @@ use sapwood_qsbr::{Domain, Guard, RetireQueue};
 
 /// A slot. The values that it held before are freed after a grace period, or with the slot.
 ///
-/// The first value lies in the slot itself: what a reader needs then is one piece of memory.
-#[repr(C)]
+/// The first value lies in the slot itself, behind the word that says so: what a reader needs then
+/// is one line of the cache, or neighbours, for which it waits at once.
+#[repr(C, align(64))]
 pub(crate) struct Slot<T> {
-    /// `first`, or a value of a box.
+    /// A value of a box; null: `first`.
     thing: AtomicPtr<T>,
-    domain: Domain,
     first: UnsafeCell<MaybeUninit<T>>,
+    domain: Domain,
     replaced: Mutex<RetireQueue<Replaced<T>>>,
 }
 
@@ -51,15 +52,12 @@ impl<T> Replaced<T> {
 impl<T: Send + Sync + 'static> Slot<T> {
     /// A slot that holds a value. It stays where it is.
     pub(crate) fn new(domain: &Domain, thing: T) -> Arc<Self> {
-        let slot = Arc::new(Self {
+        Arc::new(Self {
             thing: AtomicPtr::new(ptr::null_mut()),
-            domain: domain.clone(),
             first: UnsafeCell::new(MaybeUninit::new(thing)),
+            domain: domain.clone(),
             replaced: Mutex::new(RetireQueue::new(domain)),
-        });
-        // Nobody else has the slot yet.
-        slot.thing.store(slot.first(), Ordering::Relaxed);
-        slot
+        })
     }
 
     /// The value in the slot.
@@ -69,10 +67,16 @@ impl<T: Send + Sync + 'static> Slot<T> {
     #[inline(always)]
     pub(crate) fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
         assert!(guard.belongs_to(&self.domain), "a guard of another domain");
-        // SAFETY: `thing` is the slot's own value or was a box. Either is freed after a grace
-        // period of this domain that began when it was replaced, and the guard holds this grace
-        // period back; or with `self`, which is borrowed.
-        unsafe { &*self.thing.load(Ordering::Acquire) }
+        let thing = self.thing.load(Ordering::Acquire);
+        match thing.is_null() {
+            // SAFETY: it is freed as a box is.
+            true => unsafe { &*self.first() },
+            // A branch, and no choice of an address: the processor need not know `thing` to go on.
+            // SAFETY: it was a box. That is freed after a grace period of this domain that began
+            // when it was replaced, and the guard holds this grace period back; or with `self`,
+            // which is borrowed.
+            false => unsafe { boxed(thing) },
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, RetireQueue<Replaced<T>>> {
@@ -88,8 +92,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
         let mut replaced = self.lock();
         // Release for the new one, Acquire to free the old one on this thread.
         let old = self.thing.swap(thing, Ordering::AcqRel);
-        let old = NonNull::new(old).expect("a slot is never empty");
-        replaced.push(Replaced(old), bytes);
+        replaced.push(Replaced(self.place(old)), bytes);
         replaced.seal();
     }
 
@@ -108,6 +111,12 @@ impl<T> Slot<T> {
     fn first(&self) -> *mut T {
         self.first.get().cast()
     }
+
+    /// The place of the value that a pointer means.
+    fn place(&self, thing: *mut T) -> NonNull<T> {
+        let first = NonNull::from(&self.first).cast();
+        NonNull::new(thing).unwrap_or(first)
+    }
 }
 
 impl<T> Drop for Slot<T> {
@@ -117,11 +126,21 @@ impl<T> Drop for Slot<T> {
         let replaced = replaced.unwrap_or_else(PoisonError::into_inner);
         // SAFETY: every reference that the slot gave borrows it, so there is none.
         replaced.drain(|old| unsafe { old.free(first) });
-        if let Some(thing) = NonNull::new(*self.thing.get_mut()) {
-            // SAFETY: as above.
-            unsafe { Replaced(thing).free(first) };
-        }
+        let thing = *self.thing.get_mut();
+        // SAFETY: as above.
+        unsafe { Replaced(self.place(thing)).free(first) };
     }
+}
+
+/// The value of a box, out of the way of lookups that find a slot's own value.
+///
+/// # Safety
+/// There is a value at this place for the caller's lifetime.
+#[cold]
+#[inline(never)]
+unsafe fn boxed<'g, T>(thing: *const T) -> &'g T {
+    // SAFETY: the caller's promise.
+    unsafe { &*thing }
 }
 
 impl<T> fmt::Debug for Slot<T> {
