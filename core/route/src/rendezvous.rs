@@ -145,8 +145,8 @@ pub(super) fn best_of_even(hashes: impl Iterator<Item = u64>, bucket: u32) -> us
     keys.fold(u32::MAX, u32::min) as usize % FEW
 }
 
-/// What [`best_of_four`] needs of four members: the keys of two in each word, the first one's in the
-/// low bits. A product of 20 bits by 20 has 40, and those above 2^64 are cut off, so that one
+/// What [`best_of_four`] needs of four members: the keys of two in each word, the first one's in
+/// the low bits. A product of 20 bits by 20 has 40, and those above 2^64 are cut off. So one
 /// multiplication serves both.
 #[derive(Clone, Copy)]
 pub(super) struct Four([[u64; 3]; 2]);
