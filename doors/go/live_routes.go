@@ -117,7 +117,8 @@ func groupOf(b []byte) (Hop, bool) {
 	}
 	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(b[at:])) }
 	members, size, null := word(4), word(8), word(12)
-	if word(0) != groupMark || uint64(len(b)) < groupHead+members*(8+4+size) {
+	if word(0) != groupMark || members > uint64(len(b))/12 ||
+		uint64(len(b)) < groupHead+members*(8+4+size) {
 		return Hop{}, false
 	}
 	if kind := HopBlackhole + HopKind(null-1); null != 0 {
