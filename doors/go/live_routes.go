@@ -101,21 +101,30 @@ func (l *liveTable) group(to []byte, v visit, value []byte) ([]byte, *trouble) {
 	return to, t
 }
 
-// The words of a group before its buckets (core/route/src/packed.rs): the bytes of the list of
-// buckets, buckets, members, the bytes of a next hop.
-const groupHead = 16
+// The words of a group before its hashes (core/route/src/packed.rs): the mark of the format,
+// members, the bytes of a next hop, the kind of a null route and one, how a member is chosen, the
+// position of the only member with a weight. Behind the next hops are buckets, which tell nothing
+// of members.
+const (
+	groupHead = 24
+	groupMark = 0x32475753
+)
 
-// groupOf is the group in these bytes, or its only member.
+// groupOf is the group in these bytes, or its only member, or the null route.
 func groupOf(b []byte) (Hop, bool) {
 	if len(b) < groupHead {
 		return Hop{}, false
 	}
 	word := func(at int) uint64 { return uint64(binary.LittleEndian.Uint32(b[at:])) }
-	list, members, size := word(0), word(8), word(12)
-	if uint64(len(b)) != groupHead+list+members*(4+size) {
+	members, size, null := word(4), word(8), word(12)
+	if word(0) != groupMark || members > uint64(len(b))/12 ||
+		uint64(len(b)) < groupHead+members*(8+4+size) {
 		return Hop{}, false
 	}
-	weights, hops := b[groupHead+list:], b[groupHead+list+4*members:]
+	if kind := HopBlackhole + HopKind(null-1); null != 0 {
+		return Hop{Kind: kind}, null <= 4 && members == 0
+	}
+	weights, hops := b[groupHead+8*members:], b[groupHead+12*members:]
 	group := Hop{Kind: HopGroup, Members: make([]Member, members)}
 	for i := range group.Members {
 		hop := hopOf(hops[uint64(i)*size:][:size])

@@ -331,12 +331,16 @@ func TestOtherLiveMaps(t *testing.T) {
 		},
 		"routes-of-groups": func(folder string) {
 			r := routes4(t, folder)
-			wanted := "10.0.0.0/8 7 weight 1, 8 weight 3\n10.1.0.0/16 9\n2001:db8::/32 7 weight 1, 8 weight 3\n"
+			wanted := "10.0.0.0/8 7 weight 1, 8 weight 3\n10.1.0.0/16 9\n10.9.0.0/16 prohibit\n2001:db8::/32 7 weight 1, 8 weight 3\n"
 			if got := allRoutes(t, r); sortedMembers(got) != wanted {
 				t.Error(got)
 			}
 			hop, net, found, err := r.Lookup(netip.MustParseAddr("10.2.3.4"))
 			if hop.Kind != HopGroup || len(hop.Members) != 2 || net.Bits() != 8 || !found || err != nil {
+				t.Error(hop, net, found, err)
+			}
+			hop, net, found, err = r.Lookup(netip.MustParseAddr("10.9.3.4"))
+			if hop.Kind != HopProhibit || net.Bits() != 16 || !found || err != nil {
 				t.Error(hop, net, found, err)
 			}
 			hop, net, found, err = r.Lookup(netip.MustParseAddr("10.1.3.4"))

@@ -38,6 +38,7 @@ mod fib;
 mod fib_file;
 mod ip;
 mod memory;
+mod null;
 mod published;
 mod raw;
 #[cfg(feature = "std")]
@@ -60,10 +61,11 @@ pub use fib::{Fib, Ipv4Fib, Ipv6Fib, NextHop};
 #[doc(hidden)]
 pub use fib_file::FIB_FILE_LAYOUT;
 #[cfg(feature = "std")]
-pub use fib_file::{FibFile, FibFileBuilder, HopRef, NullRoute, SavedHop};
+pub use fib_file::{FibFile, FibFileBuilder, HopRef, SavedHop};
 pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
 pub use memory::FibMemory;
+pub use null::NullRoute;
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 #[doc(hidden)]

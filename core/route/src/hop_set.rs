@@ -10,8 +10,8 @@ use sapwood_common::{Plain, Words};
 /// cache of routes. It has no heap memory and no buckets, so that it is [`Plain`].
 ///
 /// A lookup draws a number for each member by weighted rendezvous hashing, as a
-/// `Group` does when it is made. When a member leaves, only its flows move. The flows that a
-/// member has are not those that it has in a `Group`.
+/// [`Group`](super::Group) does, and a flow takes the member that it takes in a group of the same
+/// members. When a member leaves, only its flows move.
 ///
 /// ```
 /// use sapwood::route::{HopSet, RouteCache};
@@ -67,7 +67,7 @@ impl<H: Plain + Eq + Hash, const N: usize> HopSet<H, N> {
         let at = rendezvous::best(
             all.enumerate()
                 .map(|(at, &(_, weight, hash))| (at, hash, weight)),
-            spread(flow) >> 32,
+            rendezvous::bucket(spread(flow)),
         )?;
         self.members[at].map(|(hop, ..)| hop)
     }
@@ -127,11 +127,13 @@ mod tests {
     fn shares_are_those_of_the_weights_and_only_flows_that_must_move_do() {
         let set = Four::new([(1, 1), (2, 1), (3, 2)]).unwrap();
         let without = Four::new([(1, 1), (3, 2)]).unwrap();
+        let group = crate::Group::new([(1, 1), (2, 1), (3, 2)]);
         let mut shares = [0_u32; 4];
         for flow in 0..40_000 {
             let hop = set.member(flow).unwrap();
             shares[hop as usize] += 1;
             assert!(hop == 2 || without.member(flow) == Some(hop));
+            assert_eq!(group.member(flow), Some(&hop));
         }
         for (hop, share) in [(1, 10_000), (2, 10_000), (3, 20_000)] {
             let found: u32 = shares[hop];

@@ -10,6 +10,7 @@
 
 extern crate alloc;
 
+mod decision;
 mod flow;
 mod group;
 mod hop;
@@ -24,13 +25,16 @@ mod table;
 mod versions;
 mod view;
 
+#[doc(hidden)]
+pub use decision::RouteChoices;
+pub use decision::{Decision, VoidGroups};
 pub use flow::{FlowHasher, FlowKey};
 pub use group::Group;
 pub use hop::{GroupMember, KernelReason, MirrorHop, Vlan};
 pub use hop_set::HopSet;
 pub use packed::PackedGroup;
 pub use sapwood_common::{Plain, Words};
-pub use sapwood_lpm::{Error, Rejected};
+pub use sapwood_lpm::{Error, NullRoute, Rejected};
 pub use table::{RouteTable, RouteTableMemory};
 pub use versions::{RouteSnapshot, RouteTxn};
 pub use view::{FamilyRoutes, RouteView};

@@ -8,13 +8,104 @@ use core::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::HashTable;
 use sapwood_qsbr::Domain;
 
-use super::group::Group;
+use super::decision::Decision;
+use super::group::{Choice, Group};
+use super::hash::spread;
 use super::raw::slot::Slot;
+use super::rendezvous::{self, Four};
 use crate::{HashMap, State};
 use sapwood_lpm::NextHop;
 
 /// A place that holds a group. Readers get it from the prefix, which keeps it while they look.
-pub(super) struct Place<H: NextHop>(pub(super) Arc<Slot<Group<H>>>);
+pub(super) struct Place<H: NextHop>(pub(super) Arc<Slot<Held<H>>>);
+
+/// A group, and what lookups need of it. A place's first group lies in one piece of memory with the
+/// place.
+#[repr(C)]
+pub(super) struct Held<H> {
+    quick: Quick<H>,
+    pub(super) group: Group<H>,
+}
+
+/// How a lookup finds the next hop without a look into the group, in the cases that are frequent.
+enum Quick<H> {
+    /// There is no prefix.
+    Nowhere,
+    One(H),
+    /// Up to four members of one weight. In place of those that there are not, the first stands
+    /// again, so a choice has no branch.
+    Even(Four, [H; EVEN]),
+    Group,
+}
+
+const EVEN: usize = 4;
+
+impl<H: Clone> Held<H> {
+    pub(super) fn new(group: Group<H>) -> Self {
+        let members = || group.members().zip(group.member_hashes());
+        let quick = match (group.choice(), group.members().len()) {
+            (Choice::Only(at), _) => match members().nth(*at) {
+                Some(((hop, _), _)) => Quick::One(hop.clone()),
+                None => Quick::Group,
+            },
+            (Choice::Even, len @ 1..=EVEN) => {
+                // The first stands at all places behind the last.
+                let at = |place: usize| members().nth(if place < len { place } else { 0 });
+                match [at(0), at(1), at(2), at(3)] {
+                    [Some(a), Some(b), Some(c), Some(d)] => {
+                        let all = [a, b, c, d];
+                        let hops = all.map(|((hop, _), _)| hop.clone());
+                        Quick::Even(Four::new(all.map(|(_, hash)| hash)), hops)
+                    }
+                    _ => Quick::Group,
+                }
+            }
+            _ => Quick::Group,
+        };
+        Held { quick, group }
+    }
+
+    /// What addresses without a prefix have.
+    pub(super) fn nowhere() -> Self {
+        Held {
+            quick: Quick::Nowhere,
+            group: Group::new_void(),
+        }
+    }
+}
+
+impl<H> Held<H> {
+    /// The member for a flow, as [`Group::member`] says.
+    #[inline(always)]
+    pub(super) fn member(&self, flow: u64) -> Option<&H> {
+        match &self.quick {
+            Quick::Even(four, hops) => {
+                let bucket = rendezvous::bucket(spread(flow));
+                let at = rendezvous::best_of_four(four, bucket);
+                Some(&hops[at % EVEN])
+            }
+            Quick::One(hop) => Some(hop),
+            Quick::Nowhere => None,
+            Quick::Group => self.group.member(flow),
+        }
+    }
+
+    /// Whether a table whose void groups are covered goes on with a shorter prefix.
+    #[inline]
+    pub(super) fn is_void(&self) -> bool {
+        matches!(self.quick, Quick::Group) && self.group.is_void()
+    }
+
+    /// What becomes of a flow's packets.
+    #[inline]
+    pub(super) fn decide(&self, flow: u64) -> Decision<&H> {
+        match (self.member(flow), &self.quick) {
+            (Some(hop), _) => Decision::Hop(hop),
+            (None, Quick::Nowhere) => Decision::NoRoute,
+            (None, _) => self.group.decide(flow),
+        }
+    }
+}
 
 impl<H: NextHop> Clone for Place<H> {
     fn clone(&self) -> Self {
@@ -136,8 +227,7 @@ impl<H: NextHop> Groups<H> {
         let place = match self.places.find(group) {
             Some(place) => place.clone(),
             None => {
-                let slot = Slot::new(domain, group.clone());
-                let place = Place(Arc::new(slot));
+                let place = Place(Slot::new(domain, Held::new(group.clone())));
                 self.places.add(group.clone(), place.clone());
                 place
             }
@@ -165,13 +255,15 @@ impl<H: NextHop> Groups<H> {
     /// Puts another group into a place; returns how many prefixes use the place.
     pub(super) fn exchange(&mut self, place: Place<H>, new: &Group<H>) -> usize {
         // Code that may unwind comes first.
+        let held = Held::new(new.clone());
         let named = self.places.find(new).filter(|named| **named != place);
         let is_named = named.is_some();
         let Some((group, uses)) = self.all.get_mut(&place) else {
             return 0;
         };
         let (old, uses) = (core::mem::replace(group, new.clone()), *uses);
-        place.0.replace(new.clone(), old.bytes());
+        let bytes = old.bytes() + size_of::<Held<H>>();
+        place.0.replace(held, bytes);
         self.places.remove(&place);
         if !is_named {
             self.places.add(new.clone(), place.clone());

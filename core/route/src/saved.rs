@@ -54,9 +54,10 @@ impl<H: NextHop + IntoBytes + Immutable> RouteSnapshot<H> {
                     let members: Vec<_> = members
                         .map(|(hop, weight)| (SavedHop::of(hop), weight))
                         .collect();
-                    let hop = match &members[..] {
-                        [(single, 1)] => file.hop(single)?,
-                        _ => file.hop(&SavedHop::Group(members))?,
+                    let hop = match (group.null_route(), &members[..]) {
+                        (Some(kind), _) => file.hop(&SavedHop::Null(kind))?,
+                        (None, [(single, 1)]) => file.hop(single)?,
+                        (None, _) => file.hop(&SavedHop::Group(members))?,
                     };
                     known.insert(group, hop);
                     hop
@@ -77,6 +78,7 @@ fn group_of<H: NextHop + FromBytes>(hop: &SavedHop<'_>) -> Option<Group<H>> {
             let members = members.map(|(hop, weight)| Some((hop.value()?, *weight)));
             members.collect::<Option<Vec<_>>>().map(Group::new)
         }
+        SavedHop::Null(kind) => Some(Group::null(*kind)),
         hop => hop.value().map(Group::single),
     }
 }
@@ -84,16 +86,19 @@ fn group_of<H: NextHop + FromBytes>(hop: &SavedHop<'_>) -> Option<Group<H>> {
 impl<H: NextHop + FromBytes> Builder<RouteTable<H>> {
     /// Loads a table from a file that [`RouteSnapshot::save`] wrote with next hops of the same
     /// size, or another one whose next hops are numbers or plain values, after checking all of it.
-    /// A next hop without a group becomes a group of one.
+    /// A next hop without a group becomes a group of one. Null routes stay null routes.
     ///
     /// O(n log n), as the routes are sorted.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has names, null
-    /// routes, or next hops of another size.
+    /// [`OpenError`] says what is wrong: [`OpenCause::NotHeld`] when the file has names, or next
+    /// hops of another size.
     pub fn load(self, path: impl AsRef<Path>) -> Result<RouteTable<H>, OpenError> {
         let path = path.as_ref();
-        let holds = format!("groups of next hops of {} bytes", size_of::<H>());
+        let holds = format!(
+            "groups of next hops of {} bytes, and null routes",
+            size_of::<H>()
+        );
         let routes = FibFile::open(path)?.routes_as(&holds, group_of);
         let table = routes.and_then(|routes| {
             self.build_from(routes)

@@ -11,8 +11,9 @@ use core::net::IpAddr;
 use ipnet::IpNet;
 use sapwood_qsbr::{Domain, Guard};
 
+use super::decision::{RouteChoices, VoidGroups};
 use super::group::Group;
-use super::places::{Groups, Place};
+use super::places::{Groups, Held, Place};
 use super::raw::slot::Slot;
 use super::versions::{RouteSnapshot, RouteTxn};
 use super::view::{FamilyRoutes, RouteView};
@@ -30,9 +31,14 @@ use sapwood_lpm::{FibChoices, IpFib, IpFibMemory, NextHop};
 /// store for each slot, however many prefixes use it. Readers take no lock: a lookup sees the group
 /// before a change or after it.
 ///
+/// A prefix may have a null route ([`Group::null`]): a lookup then answers `None`, and
+/// [`RouteView::decide`] says which kind of null route it is. After one of the kind
+/// [`Throw`](super::NullRoute::Throw), the caller goes on in its next table.
+///
 /// A prefix whose group has no member with any weight still matches: a lookup then answers `None`,
-/// not the next hop of a shorter prefix (test `a_group_without_members`). [`RouteView::group`]
-/// tells the two kinds of `None` apart.
+/// not the next hop of a shorter prefix (test `a_group_without_members`), unless the builder's
+/// [`void_groups`](Builder::void_groups) say that shorter prefixes cover it.
+/// [`emptied`](Self::emptied) lists such prefixes.
 ///
 /// A hard limit of garbage refuses changes of prefixes. Changes of groups
 /// ([`replace_group`](Self::replace_group), [`set_weight`](Self::set_weight),
@@ -63,7 +69,7 @@ pub struct RouteTable<H: NextHop> {
 }
 
 impl<H: NextHop> Buildable for RouteTable<H> {
-    type Choices = FibChoices;
+    type Choices = RouteChoices;
     type Builder = Builder<Self>;
 }
 
@@ -77,13 +83,23 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     ///
     /// With any other number.
     pub fn root_bits(mut self, bits: u8) -> Self {
-        self.choices = FibChoices::new(bits);
+        self.choices.fib = FibChoices::new(bits);
+        self
+    }
+
+    /// What becomes of packets whose prefix has a group of which no member has a weight. Default:
+    /// [`VoidGroups::Drop`].
+    ///
+    /// O(1).
+    pub fn void_groups(mut self, void: VoidGroups) -> Self {
+        self.choices.void = void;
         self
     }
 
     /// The builder of the tables of places.
     fn places(self) -> sapwood_lpm::Builder<IpFib<Place<H>>> {
-        sapwood_lpm::Builder::of_parts(self.into_parts())
+        let (memory, domain, choices) = self.into_parts();
+        sapwood_lpm::Builder::of_parts((memory, domain, choices.fib))
     }
 
     /// An empty table.
@@ -94,7 +110,8 @@ impl<H: NextHop> Builder<RouteTable<H>> {
     ///
     /// [`Error::ArenaFull`] when the system gives no address space.
     pub fn build(self) -> Result<RouteTable<H>, Error> {
-        Ok(RouteTable::from_fib(self.places().build()?))
+        let void = self.choices.void;
+        Ok(RouteTable::from_fib(self.places().build()?, void))
     }
 
     /// Builds a table of routes in any order; of equal prefixes, the last wins. This is quicker
@@ -107,12 +124,12 @@ impl<H: NextHop> Builder<RouteTable<H>> {
         self,
         routes: impl IntoIterator<Item = (IpNet, Group<H>)>,
     ) -> Result<RouteTable<H>, Error> {
-        let domain = self.domain_or_new();
+        let (domain, void) = (self.domain_or_new(), self.choices.void);
         let mut groups = Groups::new();
         let mut place = |(net, group): (IpNet, Group<H>)| (net, groups.place(&group, &domain));
         let routes: Vec<_> = routes.into_iter().map(&mut place).collect();
         let fib = self.domain(&domain).places().build_from(routes)?;
-        let table = RouteTable::from_fib(fib);
+        let table = RouteTable::from_fib(fib, void);
         // All of several equal prefixes were counted: this counts those in the table.
         let fib = &table.shared.fib;
         groups.all.values_mut().for_each(|(_, uses)| *uses = 0);
@@ -132,8 +149,9 @@ impl<H: NextHop> Builder<RouteTable<H>> {
 
 struct TableShared<H: NextHop> {
     fib: IpFib<Place<H>>,
-    /// A group without members, for addresses without a prefix.
+    /// The place for addresses without a prefix.
     nowhere: Place<H>,
+    void: VoidGroups,
     /// Locked during every change, so that the counts agree with the prefixes.
     groups: WriterLock<Groups<H>>,
 }
@@ -171,15 +189,18 @@ impl<H: NextHop> RouteTable<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn builder() -> Builder<Self> {
-        Builder::of_parts(IpFib::<Place<H>>::builder().into_parts())
+        let (memory, domain, fib) = IpFib::<Place<H>>::builder().into_parts();
+        let void = VoidGroups::default();
+        Builder::of_parts((memory, domain, RouteChoices { fib, void }))
     }
 
-    fn from_fib(fib: IpFib<Place<H>>) -> Self {
-        let nowhere = Slot::new(fib.domain(), Group::new([]));
+    fn from_fib(fib: IpFib<Place<H>>, void: VoidGroups) -> Self {
+        let nowhere = Place(Slot::new(fib.domain(), Held::nowhere()));
         Self {
             shared: Arc::new(TableShared {
                 fib,
-                nowhere: Place(Arc::new(nowhere)),
+                nowhere,
+                void,
                 groups: WriterLock::new(Groups::new()),
             }),
         }
@@ -374,6 +395,20 @@ impl<H: NextHop> RouteTable<H> {
         self.read(|view| view.lookup(addr, flow).cloned())
     }
 
+    /// The prefixes whose groups are void: no member has a weight, and they are no null routes.
+    ///
+    /// O(prefixes + groups), from a [`snapshot`](Self::snapshot).
+    ///
+    /// # Panics
+    ///
+    /// As [`begin`](Self::begin).
+    #[track_caller]
+    pub fn emptied(&self) -> Vec<IpNet> {
+        let snapshot = self.snapshot();
+        let void = snapshot.iter().filter(|(_, group)| group.is_void());
+        void.map(|(net, _)| net).collect()
+    }
+
     reading_methods!(RouteView<'g, H>);
 
     /// Number of prefixes.
@@ -413,7 +448,7 @@ impl<H: NextHop> RouteTable<H> {
             prefixes: self.shared.fib.memory(),
             groups: (
                 groups.all.len(),
-                each.sum::<usize>() + groups.all.len() * size_of::<Slot<Group<H>>>() + maps,
+                each.sum::<usize>() + groups.all.len() * size_of::<Slot<Held<H>>>() + maps,
             ),
         }
     }
@@ -445,7 +480,7 @@ impl<H: NextHop> RouteTable<H> {
         #[cfg(not(feature = "std"))]
         let reader = (self.shared.fib.domain().register("verify")).map_err(|e| format!("{e}"))?;
         for (place, (group, count)) in &groups.all {
-            let there = place.0.get(reader.guard());
+            let there = &place.0.get(reader.guard()).group;
             let used = uses.remove(place).unwrap_or(0);
             if used != *count {
                 return Err(format!("a group counts {count} prefixes and has {used}"));
@@ -494,16 +529,19 @@ impl<H: NextHop> Readable for RouteTable<H> {
     #[inline]
     fn view<'g>(&'g self, guard: Guard<'g>) -> RouteView<'g, H> {
         let nowhere = &self.shared.nowhere;
+        let covers = self.shared.void == VoidGroups::Cover;
         RouteView {
             v4: FamilyRoutes {
                 fib: self.shared.fib.v4().view(guard),
                 nowhere,
                 guard,
+                covers,
             },
             v6: FamilyRoutes {
                 fib: self.shared.fib.v6().view(guard),
                 nowhere,
                 guard,
+                covers,
             },
         }
     }

@@ -186,6 +186,27 @@ impl<H: NextHop> RouteSnapshot<H> {
         self.groups.get(self.fib.lookup_value(addr)?)
     }
 
+    /// All prefixes of an address with their groups, shortest first.
+    ///
+    /// As [`FibSnapshot::matches`](sapwood_lpm::FibSnapshot::matches), and a hash map's lookup for
+    /// each match.
+    pub fn matches(&self, addr: IpAddr) -> impl DoubleEndedIterator<Item = (IpNet, &Group<H>)> {
+        let (v4, v6) = match addr {
+            IpAddr::V4(addr) => (Some(self.fib.v4().matches(addr)), None),
+            IpAddr::V6(addr) => (None, Some(self.fib.v6().matches(addr))),
+        };
+        let v4 = v4
+            .into_iter()
+            .flatten()
+            .map(|(net, place)| (IpNet::from(net), place));
+        let v6 = v6
+            .into_iter()
+            .flatten()
+            .map(|(net, place)| (IpNet::from(net), place));
+        v4.chain(v6)
+            .filter_map(|(net, place)| Some((net, self.groups.get(place)?)))
+    }
+
     /// All prefixes with their groups, IPv4 first, each family in the order of addresses.
     ///
     /// O(size of the roots + prefixes) for the whole walk.

@@ -812,7 +812,7 @@ typedef struct sapwood_fib sapwood_fib;
 /* The choices for a sapwood_fib and for sapwood_routes. */
 typedef struct sapwood_fib_options {
 	size_t size;            /* sizeof(struct sapwood_fib_options) */
-	unsigned int flags;     /* SAPWOOD_CHECKED */
+	unsigned int flags;     /* SAPWOOD_CHECKED; for sapwood_routes also SAPWOOD_COVER_VOID */
 	unsigned int root_bits; /* that one load resolves: 6, 12, 18 or 24; 0: 18 */
 	size_t memory_limit;    /* of the prefixes of each family, in bytes; 0: none */
 } sapwood_fib_options;
@@ -1052,12 +1052,23 @@ int sapwood_fib_file_verify(const sapwood_fib_file *file);
  */
 typedef struct sapwood_routes sapwood_routes;
 
-/* A member of a group. */
+/* Why the packets of a prefix go nowhere. */
+enum sapwood_null_route {
+	SAPWOOD_BLACKHOLE = 1,   /* they are dropped without a reply */
+	SAPWOOD_UNREACHABLE = 2, /* their sender is told that the destination cannot be reached */
+	SAPWOOD_PROHIBIT = 3,    /* their sender is told that the way is forbidden */
+	SAPWOOD_THROW = 4        /* the search goes on in the next table */
+};
+
+/* A member of a group; or, as the only one of a list, a null route. */
 typedef struct sapwood_member {
-	uint64_t hop;      /* the next hop, a number of the caller */
-	uint32_t weight;   /* its share, relative to the others; 0: it gets no flow */
-	uint32_t reserved; /* 0 */
+	uint64_t hop;        /* the next hop, a number of the caller */
+	uint32_t weight;     /* its share, relative to the others; 0: it gets no flow */
+	uint32_t null_route; /* enum sapwood_null_route, with 0 for hop and weight; 0: a next hop */
 } sapwood_member;
+
+/* sapwood_fib_options, for sapwood_routes: packets whose prefix has a group of which no member has a weight follow the longest shorter prefix that has a null route or a weight. Without it, they have no next hop. */
+#define SAPWOOD_COVER_VOID 4096u
 
 /* As the functions of sapwood_fib of these names. */
 int sapwood_routes_new(const sapwood_domain *domain, const sapwood_fib_options *options,
@@ -1086,10 +1097,36 @@ int sapwood_routes_get(const sapwood_routes *routes, const sapwood_prefix *prefi
 
 /*
  * The next hop of a flow to an address of 4 or 16 bytes in network order. -ENOENT: no prefix
- * has it, or its group has no next hop.
+ * has it, or its group has no next hop, or it has a null route.
  */
 int sapwood_routes_lookup(const sapwood_routes *routes, const sapwood_reader *reader,
 			  const void *addr, size_t addr_len, uint64_t flow, uint64_t *hop);
+
+/*
+ * What becomes of a packet. Returns 0 with its next hop (hop); a positive number, enum
+ * sapwood_null_route, when it meets a null route; -ENETDOWN: its prefix has a group of which
+ * no member has a weight; -ENOENT: no prefix has the address. After -ENOENT and SAPWOOD_THROW,
+ * callers with several tables go on in the next one. (matched) becomes the prefix that was
+ * used; it may be NULL.
+ */
+int sapwood_routes_decide(const sapwood_routes *routes, const sapwood_reader *reader,
+			  const void *addr, size_t addr_len, uint64_t flow,
+			  sapwood_prefix *matched, uint64_t *hop);
+
+/*
+ * Stores all prefixes of an address, shortest first, at most `room` of them, and the (count)
+ * of all.
+ */
+int sapwood_routes_matches(const sapwood_routes *routes, const sapwood_reader *reader,
+			   const void *addr, size_t addr_len, sapwood_prefix *prefixes,
+			   size_t room, size_t *count);
+
+/*
+ * Stores the prefixes whose groups have no member with a weight and are no null routes, such
+ * as those whose members were all removed: as sapwood_routes_matches. O(prefixes).
+ */
+int sapwood_routes_emptied(const sapwood_routes *routes, sapwood_prefix *prefixes, size_t room,
+			   size_t *count);
 
 /* The group of the longest prefix of an address, as sapwood_routes_get stores it. */
 int sapwood_routes_group(const sapwood_routes *routes, const sapwood_reader *reader,

@@ -130,7 +130,7 @@ c_api!(
     pub struct sapwood_fib_options {
         /// sizeof(struct sapwood_fib_options)
         pub size: usize,
-        /// SAPWOOD_CHECKED
+        /// SAPWOOD_CHECKED; for sapwood_routes also SAPWOOD_COVER_VOID
         pub flags: c_uint,
         /// that one load resolves: 6, 12, 18 or 24; 0: 18
         pub root_bits: c_uint,

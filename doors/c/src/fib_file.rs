@@ -31,7 +31,7 @@ fn hop_of(file: &FibFile, hop: HopRef) -> Outcome<sapwood_hop> {
         SavedHop::Number(number) => (SAPWOOD_HOP_NUMBER, *number, &[][..]),
         SavedHop::Name(name) => (SAPWOOD_HOP_NAME, 0, name.as_bytes()),
         SavedHop::Bytes(bytes) => (SAPWOOD_HOP_BYTES, 0, *bytes),
-        SavedHop::Null(null) => (SAPWOOD_HOP_NULL, *null as u64, &[][..]),
+        SavedHop::Null(null) => (SAPWOOD_HOP_NULL, null.number().into(), &[][..]),
         SavedHop::Group(members) => (SAPWOOD_HOP_GROUP, members.len() as u64, &[][..]),
         other => {
             let text = format!("this library does not know {}", other.kind());

@@ -2,13 +2,13 @@
 //! snapshots and iterators of a table of prefixes. Handles and transactions are those of
 //! `sapwood_ranges`, too.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_uint};
 use std::path::Path;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 use sapwood::lpm::{IpFib, IpSnapshot, IpTxn};
-use sapwood::route::{Group, RouteSnapshot, RouteTable, RouteTxn};
+use sapwood::route::{Group, RouteSnapshot, RouteTable, RouteTxn, VoidGroups};
 use sapwood::{Builder, Configure};
 
 use crate::domain::{SAPWOOD_CHECKED, known_flags, or_new, sapwood_domain};
@@ -18,6 +18,7 @@ use crate::handle::{Body, Handle};
 use crate::input;
 use crate::output::{hand_out, put, put_wanted};
 use crate::prefix::sapwood_prefix;
+use crate::routes::SAPWOOD_COVER_VOID;
 use crate::turn::{Turn, Turns};
 
 /// A type's word and its name in C (see [`Body`]).
@@ -58,6 +59,10 @@ pub trait Versioned: Transacts {
 
     /// A builder with the defaults.
     fn builder() -> Self::Builder;
+    /// The flags that only this kind of table knows, beside those of all.
+    const FLAGS: c_uint;
+    /// Sets what these flags say.
+    fn flagged(builder: Self::Builder, flags: c_uint) -> Self::Builder;
     /// Sets how many bits the root resolves.
     fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder;
     /// A snapshot of the newest version.
@@ -74,7 +79,7 @@ pub trait Versioned: Transacts {
 pub type Walk<T> = Box<dyn Iterator<Item = (IpNet, &'static <T as Versioned>::Item)>>;
 
 macro_rules! versioned {
-    ($table:ty, $txn:ty, $snapshot:ty, $item:ty, $marks:expr, $kept:expr) => {
+    ($table:ty, $txn:ty, $snapshot:ty, $item:ty, $marks:expr, $kept:expr, $flags:expr, $flagged:expr) => {
         impl Transacts for $table {
             const MARKS: [Mark; 2] = $marks;
             type Txn = $txn;
@@ -106,6 +111,13 @@ macro_rules! versioned {
                 <$table>::builder()
             }
 
+            const FLAGS: c_uint = $flags;
+
+            fn flagged(builder: Self::Builder, flags: c_uint) -> Self::Builder {
+                let flagged: fn(Self::Builder, c_uint) -> Self::Builder = $flagged;
+                flagged(builder, flags)
+            }
+
             fn root_bits(builder: Self::Builder, bits: u8) -> Self::Builder {
                 builder.root_bits(bits)
             }
@@ -135,7 +147,9 @@ versioned!(
     IpSnapshot<u64>,
     u64,
     [mark(*b"swFb", "fib"), mark(*b"swFt", "fib_txn")],
-    [mark(*b"swFs", "fib_snapshot"), mark(*b"swFn", "fib_iter"),]
+    [mark(*b"swFs", "fib_snapshot"), mark(*b"swFn", "fib_iter"),],
+    0,
+    |builder, _| builder
 );
 
 versioned!(
@@ -147,7 +161,12 @@ versioned!(
     [
         mark(*b"swRs", "routes_snapshot"),
         mark(*b"swRn", "routes_iter"),
-    ]
+    ],
+    SAPWOOD_COVER_VOID,
+    |builder, flags| match flags & SAPWOOD_COVER_VOID != 0 {
+        true => builder.void_groups(VoidGroups::Cover),
+        false => builder,
+    }
 );
 
 /// The inside of the handle of a table, or of a range map.
@@ -190,10 +209,10 @@ pub unsafe fn make<T: Versioned>(
     let out = input::place(out, "out")?;
     // SAFETY: C.
     let options = unsafe { input::given(options) }?;
-    known_flags(options.flags, SAPWOOD_CHECKED)?;
+    known_flags(options.flags, SAPWOOD_CHECKED | T::FLAGS)?;
     // SAFETY: C.
     let (domain, rules) = unsafe { or_new(domain, options.flags & SAPWOOD_CHECKED != 0) }?;
-    let mut builder = T::builder().domain(&domain);
+    let mut builder = T::flagged(T::builder().domain(&domain), options.flags);
     if options.memory_limit > 0 {
         builder = builder.memory_limit(options.memory_limit);
     }

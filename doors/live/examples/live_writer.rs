@@ -11,7 +11,7 @@ use std::path::Path;
 use sapwood::lpm::{IpFib, Ipv4Fib};
 use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpShared, QpStore};
-use sapwood::route::Group;
+use sapwood::route::{Group, NullRoute};
 use sapwood_live::{Live, Routes};
 
 const NAMES: [(&str, u64); 4] = [("ash", 1), ("elder", 2), ("elm", 3), ("oak", u64::MAX)];
@@ -88,6 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let map = Live::<Routes<u32>>::create(folder)?;
             map.insert("10.0.0.0/8".parse()?, &Group::new([(7, 1), (8, 3)]))?;
             map.insert("10.1.0.0/16".parse()?, &Group::single(9))?;
+            map.insert("10.9.0.0/16".parse()?, &Group::null(NullRoute::Prohibit))?;
             map.insert("2001:db8::/32".parse()?, &Group::new([(7, 1), (8, 3)]))?;
             serve();
             map.remove_map()?;

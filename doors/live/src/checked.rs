@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood::lpm::NextHop;
-use sapwood::route::{Group, PackedGroup};
+use sapwood::route::{Decision, Group, PackedGroup};
 use sapwood_checked::lpm::CheckedFib;
 use sapwood_checked::maple::CheckedMaple;
 use sapwood_checked::{Bytes, CheckedReader, CheckedValue, TRIES};
@@ -362,6 +362,17 @@ impl<H: NextHop + FromBytes> CheckedRoutes<'_, H> {
         let found = self.fib.lookup(addr)?;
         let of = |(_, number)| self.numbered(number, |group| group.member(flow));
         Ok(found.map(of).transpose()?.flatten())
+    }
+
+    /// What becomes of a packet of a flow to an address: its next hop, or why it has none.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup).
+    pub fn decide(&self, addr: IpAddr, flow: u64) -> Result<Decision<H>, Error> {
+        match self.fib.lookup(addr)? {
+            Some((_, number)) => self.numbered(number, |group| group.decide(flow)),
+            None => Ok(Decision::NoRoute),
+        }
     }
 
     /// The longest prefix of an address: its length, and its group.

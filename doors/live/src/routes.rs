@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ipnet::IpNet;
 use sapwood::lpm::{IpFib, IpFibView, NextHop};
 use sapwood::qp::{AttachedView, PointMap, Unordered};
-use sapwood::route::{Group, PackedGroup};
+use sapwood::route::{Decision, Group, PackedGroup};
 use sapwood::{Builder, Error, Rejected};
 use sapwood_qsbr::{Domain, RetireQueue};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -381,11 +381,19 @@ impl<H> Clone for RoutesView<'_, H> {
 impl<H> Copy for RoutesView<'_, H> {}
 
 impl<'r, H: NextHop + FromBytes> RoutesView<'r, H> {
-    /// The next hop of a flow to an address. `None` where there is no prefix, or the group has no
-    /// member with any weight.
+    /// The next hop of a flow to an address. `None` where there is no prefix, where the prefix has
+    /// a null route, or the group has no member with any weight.
     #[inline]
     pub fn lookup(&self, addr: IpAddr, flow: u64) -> Option<H> {
         self.group(addr)?.member(flow)
+    }
+
+    /// What becomes of a packet of a flow to an address: its next hop, or why it has none.
+    pub fn decide(&self, addr: IpAddr, flow: u64) -> Decision<H> {
+        match self.group(addr) {
+            Some(group) => group.decide(flow),
+            None => Decision::NoRoute,
+        }
     }
 
     /// The group of the longest prefix of an address.

@@ -34,17 +34,46 @@ fn questions(number: usize, mut each: impl FnMut(&mut Vec<u8>, i32)) {
         let same = group.member_where(flow, |hop| up >> position(hop) & 1 == 1);
         assert_eq!(same, rest.member(flow));
 
-        let mut bytes = Vec::new();
-        bytes.extend([flow, up].map(u64::to_ne_bytes).concat());
-        bytes.extend(count.to_ne_bytes());
-        bytes.extend(member.to_ne_bytes());
-        for ((hop, weight), hash) in group.members().zip(group.member_hashes()) {
-            bytes.extend(hash.to_ne_bytes());
-            bytes.extend([weight, *hop].map(u32::to_ne_bytes).concat());
-        }
-        bytes.resize(24 + 16 * MOST as usize, 0);
+        let members = group.members().zip(group.member_hashes());
+        let members: Vec<_> = members.map(|((_, weight), hash)| (hash, weight)).collect();
+        let mut bytes = question(flow, up, &members, member);
         each(&mut bytes, member);
     }
+}
+
+/// A question, and its answer.
+fn question(flow: u64, up: u64, members: &[(u64, u32)], answer: i32) -> Vec<u8> {
+    let mut bytes = [flow, up].map(u64::to_ne_bytes).concat();
+    bytes.extend((members.len() as u32).to_ne_bytes());
+    bytes.extend(answer.to_ne_bytes());
+    for (hash, weight) in members {
+        bytes.extend(hash.to_ne_bytes());
+        bytes.extend([*weight, 0].map(u32::to_ne_bytes).concat());
+    }
+    bytes.resize(24 + 16 * MOST as usize, 0);
+    bytes
+}
+
+/// Answers that a program in another language made, from the description in docs/route.md: of the
+/// flows 0 to 15, while all members are up, and while one is down.
+#[test]
+fn golden() {
+    const MEMBERS: [(u64, u32); 3] = [
+        (0x01bf_7d96_ca95_0ddf, 5),
+        (0x74cc_6a07_9dcd_0d21, 1),
+        (0x7522_176b_f733_dca8, 2),
+    ];
+    const ALL: [i32; 16] = [0, 0, 1, 2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0];
+    const WITHOUT: [i32; 16] = [2, 2, 1, 2, 2, 2, 1, 2, 2, 1, 1, 2, 2, 2, 1, 2];
+    const DOWN: u32 = 0;
+    let mut questions = Vec::new();
+    for (flow, (all, without)) in ALL.into_iter().zip(WITHOUT).enumerate() {
+        questions.extend(question(flow as u64, u64::MAX, &MEMBERS, all));
+        questions.extend(question(flow as u64, !(1 << DOWN), &MEMBERS, without));
+    }
+    Compiled::new("group").same_answers(&[], &questions);
+    let group = Group::new([("eth0", 1), ("eth1", 2), ("eth2", 5)]);
+    assert!(group.member_hashes().eq(MEMBERS.map(|(hash, _)| hash)));
 }
 
 #[test]

@@ -5,6 +5,8 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::NullRoute;
+
 /// What a saved table has for a prefix: a next hop, a group of them, or a null route.
 ///
 /// ```
@@ -28,28 +30,6 @@ pub enum SavedHop<'a> {
     Null(NullRoute),
     /// Several next hops with their weights. They are numbers, names or bytes.
     Group(Vec<(SavedHop<'a>, u32)>),
-}
-
-/// Why packets of a null route go nowhere, by the words of `ip route`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NullRoute {
-    /// They are dropped without a reply.
-    Blackhole,
-    /// Their sender is told that the destination cannot be reached.
-    Unreachable,
-    /// Their sender is told that the way is forbidden.
-    Prohibit,
-    /// The search goes on in the next table.
-    Throw,
-}
-
-impl NullRoute {
-    const ALL: [Self; 4] = [
-        Self::Blackhole,
-        Self::Unreachable,
-        Self::Prohibit,
-        Self::Throw,
-    ];
 }
 
 impl<'a> SavedHop<'a> {
@@ -110,12 +90,7 @@ impl fmt::Display for SavedHop<'_> {
                 f.write_str("0x")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
-            SavedHop::Null(null) => f.write_str(match null {
-                NullRoute::Blackhole => "blackhole",
-                NullRoute::Unreachable => "unreachable",
-                NullRoute::Prohibit => "prohibit",
-                NullRoute::Throw => "throw",
-            }),
+            SavedHop::Null(null) => null.fmt(f),
             SavedHop::Group(members) => {
                 for (i, (hop, weight)) in members.iter().enumerate() {
                     let comma = if i > 0 { ", " } else { "" };
@@ -151,7 +126,7 @@ impl Word {
         let (kind, payload) = match self {
             Word::Number(number) => (0, number),
             Word::Listed(position) => (1, position),
-            Word::Null(null) => (2, null as u32),
+            Word::Null(null) => (2, null.number()),
         };
         debug_assert!(payload < PAYLOADS);
         HopRef(kind << PAYLOAD | payload)
@@ -162,10 +137,7 @@ impl Word {
         match word.0 >> PAYLOAD {
             0 => Some(Word::Number(payload)),
             1 => Some(Word::Listed(payload)),
-            2 => {
-                let null = NullRoute::ALL.get(payload as usize);
-                null.copied().map(Word::Null)
-            }
+            2 => NullRoute::from_number(payload).map(Word::Null),
             _ => None,
         }
     }

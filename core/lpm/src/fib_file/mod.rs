@@ -24,7 +24,7 @@ use sapwood_qp::parts::Layouts;
 pub use builder::FibFileBuilder;
 #[doc(hidden)]
 pub use hop::FIB_FILE_LAYOUT;
-pub use hop::{HopRef, NullRoute, SavedHop};
+pub use hop::{HopRef, SavedHop};
 
 use super::bits::{BitFile, OLD_TABLES};
 use crate::{OpenCause, OpenError};

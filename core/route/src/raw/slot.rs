@@ -2,8 +2,11 @@
 //! store.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
 use core::fmt;
-use core::ptr::NonNull;
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use sapwood_qsbr::{Domain, Guard, RetireQueue};
@@ -11,13 +14,23 @@ use sapwood_qsbr::{Domain, Guard, RetireQueue};
 use crate::sync::{self, Mutex, MutexGuard};
 
 /// A slot. The values that it held before are freed after a grace period, or with the slot.
+///
+/// The first value lies in the slot itself, behind the word that says so: what a reader needs then
+/// is one line of the cache, or neighbours, for which it waits at once.
+#[repr(C, align(64))]
 pub(crate) struct Slot<T> {
+    /// A value of a box; null: `first`.
     thing: AtomicPtr<T>,
+    first: UnsafeCell<MaybeUninit<T>>,
     domain: Domain,
     replaced: Mutex<RetireQueue<Replaced<T>>>,
 }
 
-/// A box that was in a slot.
+// SAFETY: `first` is written before others have the slot, and dropped when nobody reads it any
+// more. In between it is read as a shared `T`.
+unsafe impl<T: Send + Sync> Sync for Slot<T> {}
+
+/// A value that was in a slot.
 struct Replaced<T>(NonNull<T>);
 
 // SAFETY: it owns a value that any thread may have made, and any may drop.
@@ -25,21 +38,27 @@ unsafe impl<T: Send> Send for Replaced<T> {}
 
 impl<T> Replaced<T> {
     /// # Safety
-    /// The grace period since it was replaced is over, or nobody can hold a reference that the slot
-    /// gave.
-    unsafe fn free(self) {
-        // SAFETY: it came from a box and is in no slot. By the caller's promise nobody reads it.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    /// The value is the slot's own, which is at `first`, or a box's. The grace period since it was
+    /// replaced is over, or nobody can hold a reference that the slot gave.
+    unsafe fn free(self, first: *mut T) {
+        match ptr::eq(self.0.as_ptr(), first) {
+            // SAFETY: the slot's own value leaves it once. By the caller's promise nobody reads it.
+            true => unsafe { first.drop_in_place() },
+            // SAFETY: it came from a box and is in no slot. Nobody reads it, as above.
+            false => drop(unsafe { Box::from_raw(self.0.as_ptr()) }),
+        }
     }
 }
 
 impl<T: Send + Sync + 'static> Slot<T> {
-    pub(crate) fn new(domain: &Domain, thing: T) -> Self {
-        Self {
-            thing: AtomicPtr::new(Box::into_raw(Box::new(thing))),
+    /// A slot that holds a value. It stays where it is.
+    pub(crate) fn new(domain: &Domain, thing: T) -> Arc<Self> {
+        Arc::new(Self {
+            thing: AtomicPtr::new(ptr::null_mut()),
+            first: UnsafeCell::new(MaybeUninit::new(thing)),
             domain: domain.clone(),
             replaced: Mutex::new(RetireQueue::new(domain)),
-        }
+        })
     }
 
     /// The value in the slot.
@@ -49,10 +68,16 @@ impl<T: Send + Sync + 'static> Slot<T> {
     #[inline(always)]
     pub(crate) fn get<'g>(&'g self, guard: Guard<'g>) -> &'g T {
         assert!(guard.belongs_to(&self.domain), "a guard of another domain");
-        // SAFETY: a slot holds what was a box. That is freed after a grace period of this domain
-        // that began when it was replaced, and the guard holds this grace period back; or with
-        // `self`, which is borrowed.
-        unsafe { &*self.thing.load(Ordering::Acquire) }
+        let thing = self.thing.load(Ordering::Acquire);
+        match thing.is_null() {
+            // SAFETY: it is freed as a box is.
+            true => unsafe { &*self.first() },
+            // A branch, and no choice of an address: the processor need not know `thing` to go on.
+            // SAFETY: it was a box. That is freed after a grace period of this domain that began
+            // when it was replaced, and the guard holds this grace period back; or with `self`,
+            // which is borrowed.
+            false => unsafe { boxed(thing) },
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, RetireQueue<Replaced<T>>> {
@@ -67,8 +92,7 @@ impl<T: Send + Sync + 'static> Slot<T> {
         let mut replaced = self.lock();
         // Release for the new one, Acquire to free the old one on this thread.
         let old = self.thing.swap(thing, Ordering::AcqRel);
-        let old = NonNull::new(old).expect("a slot is never empty");
-        replaced.push(Replaced(old), bytes);
+        replaced.push(Replaced(self.place(old)), bytes);
         replaced.seal();
     }
 
@@ -77,21 +101,45 @@ impl<T: Send + Sync + 'static> Slot<T> {
     pub(crate) fn reclaim(&self, budget: usize) -> (usize, bool) {
         let mut replaced = self.lock();
         // SAFETY: the queue waited for a grace period since the thing was replaced.
-        let freed = replaced.reclaim(budget, |old| unsafe { old.free() });
+        let freed = replaced.reclaim(budget, |old| unsafe { old.free(self.first()) });
         (freed, !replaced.is_empty())
+    }
+}
+
+impl<T> Slot<T> {
+    /// The place of the slot's own value.
+    fn first(&self) -> *mut T {
+        self.first.get().cast()
+    }
+
+    /// The place of the value that a pointer means.
+    fn place(&self, thing: *mut T) -> NonNull<T> {
+        let first = NonNull::from(&self.first).cast();
+        NonNull::new(thing).unwrap_or(first)
     }
 }
 
 impl<T> Drop for Slot<T> {
     fn drop(&mut self) {
+        let first = self.first();
         let replaced = sync::get_mut(&mut self.replaced);
         // SAFETY: every reference that the slot gave borrows it, so there is none.
-        replaced.drain(|old| unsafe { old.free() });
-        if let Some(thing) = NonNull::new(*self.thing.get_mut()) {
-            // SAFETY: as above.
-            unsafe { Replaced(thing).free() };
-        }
+        replaced.drain(|old| unsafe { old.free(first) });
+        let thing = *self.thing.get_mut();
+        // SAFETY: as above.
+        unsafe { Replaced(self.place(thing)).free(first) };
     }
+}
+
+/// The value of a box, out of the way of lookups that find a slot's own value.
+///
+/// # Safety
+/// There is a value at this place for the caller's lifetime.
+#[cold]
+#[inline(never)]
+unsafe fn boxed<'g, T>(thing: *const T) -> &'g T {
+    // SAFETY: the caller's promise.
+    unsafe { &*thing }
 }
 
 impl<T> fmt::Debug for Slot<T> {
@@ -103,7 +151,6 @@ impl<T> fmt::Debug for Slot<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::sync::Arc;
 
     #[test]
     fn readers_hold_things_up() {

@@ -147,8 +147,17 @@ fn tables_read_the_files_of_each_other() {
         builder.insert(net("10.0.0.0/8"), hop).unwrap();
         builder.save(&path).unwrap();
         let fib = IpFib::<u64>::builder().load(&path).unwrap_err();
-        let routes = RouteTable::<u64>::builder().load(&path).unwrap_err();
-        for error in [fib, routes] {
+        let routes = RouteTable::<u64>::builder().load(&path);
+        let routes = match why.contains("a null route") {
+            // A table of routes holds them.
+            true => {
+                let null = routes.unwrap().get(net("10.0.0.0/8")).unwrap();
+                assert_eq!(null.null_route(), Some(NullRoute::Throw));
+                None
+            }
+            false => Some(routes.unwrap_err()),
+        };
+        for error in [Some(fib), routes].into_iter().flatten() {
             assert!(matches!(error.cause, OpenCause::NotHeld(_)), "{error}");
             assert!(error.to_string().contains(why), "{error}");
         }

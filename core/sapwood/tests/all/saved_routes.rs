@@ -12,7 +12,7 @@ use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{IpFib, Ipv4Fib, Ipv6Fib};
 use sapwood::qp::OpenCause;
 use sapwood::qsbr::Domain;
-use sapwood::route::{Group, RouteTable};
+use sapwood::route::{Group, NullRoute, RouteTable};
 
 use crate::support::{folder::Folder, lpm as table};
 
@@ -141,6 +141,9 @@ fn transactions_of_both_families_at_a_limit_of_garbage() {
 }
 
 fn small_group(rng: &mut fastrand::Rng) -> Group<u32> {
+    if rng.u8(..6) == 0 {
+        return Group::null(NullRoute::ALL[rng.usize(..4)]);
+    }
     Group::new((0..rng.u32(..4)).map(|_| (rng.u32(..4), rng.u32(..3))))
 }
 
@@ -295,7 +298,10 @@ fn tables_come_back_from_files() {
         }
         let routes = RouteTable::<u32>::builder().root_bits(6).build().unwrap();
         for (net, value) in &all {
-            let group = Group::new((0..value % 4).map(|i| (value % 7 + i, i)));
+            let group = match value % 9 {
+                8 => Group::null(NullRoute::ALL[*value as usize % 4]),
+                _ => Group::new((0..value % 4).map(|i| (value % 7 + i, i))),
+            };
             routes.insert(*net, group).unwrap();
         }
         if round == 0 {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use sapwood::lpm::Family;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use sapwood::route::{FamilyRoutes, Group, RouteTable};
+use sapwood::route::{Decision, FamilyRoutes, Group, NullRoute, RouteTable, VoidGroups};
 use sapwood_model::choices::Choices;
 
 /// A random prefix out of a small set, so that prefixes nest and repeat.
@@ -22,14 +22,24 @@ fn net(choices: &mut impl Choices) -> IpNet {
 }
 
 fn group(choices: &mut impl Choices) -> Group<u32> {
-    let n = choices.below(4);
+    let n = match choices.below(9) {
+        0 => return Group::null(NullRoute::ALL[choices.below(4)]),
+        n @ 1..=4 => n - 1,
+        // One, or more than lookups keep beside the prefix.
+        n => 5 * (n % 2) + 1,
+    };
     Group::new((0..n).map(|_| (choices.below(6) as u32, choices.below(3) as u32)))
 }
 
 /// Runs up to `steps` random operations, and verifies after each `every`th, while a reader holds
 /// its findings for some of them. Returns the number of operations.
 pub fn run_table(choices: &mut impl Choices, steps: usize, every: usize) -> usize {
-    let table = RouteTable::builder().root_bits(6).build().unwrap();
+    let void = match choices.flip() {
+        true => VoidGroups::Cover,
+        false => VoidGroups::Drop,
+    };
+    let table = RouteTable::builder().root_bits(6).void_groups(void);
+    let table = table.build().unwrap();
     let mut reader = table.reader("held").unwrap();
     let mut oracle = BTreeMap::<IpNet, Group<u32>>::new();
     let flows: Vec<u64> = (0..4)
@@ -42,7 +52,7 @@ pub fn run_table(choices: &mut impl Choices, steps: usize, every: usize) -> usiz
             .collect();
         let before: Vec<_> = held.iter().copied().cloned().collect();
         for _ in 0..(1 + choices.below(8)).min(steps - done) {
-            step(&table, &mut oracle, &flows, choices);
+            step(&table, &mut oracle, &flows, void, choices);
             if done % every == 0 {
                 agree(&table, &oracle);
             }
@@ -67,6 +77,7 @@ fn step(
     table: &RouteTable<u32>,
     oracle: &mut BTreeMap<IpNet, Group<u32>>,
     flows: &[u64],
+    void: VoidGroups,
     choices: &mut impl Choices,
 ) {
     match choices.below(22) {
@@ -116,12 +127,50 @@ fn step(
     for _ in 0..4 {
         let addr = net(choices).addr();
         families_agree(table, addr, flows);
-        let covering = oracle.iter().filter(|(net, _)| net.contains(&addr));
-        let longest = covering.max_by_key(|(net, _)| net.prefix_len());
+        let mut covering: Vec<_> = oracle
+            .iter()
+            .filter(|(net, _)| net.contains(&addr))
+            .collect();
+        covering.sort_by_key(|(net, _)| net.prefix_len());
+        let said = |group: &&Group<u32>| {
+            let weighted = group.members().any(|(_, weight)| weight > 0);
+            weighted || group.null_route().is_some() || void == VoidGroups::Drop
+        };
+        let used = covering.iter().rev().find(|(_, group)| said(group));
         for flow in flows {
-            let expected = longest.and_then(|(_, group)| group.member(*flow).copied());
+            let expected = used.and_then(|(_, group)| group.member(*flow).copied());
             assert_eq!(table.lookup(addr, *flow), expected, "{addr}");
+            let decision = match (covering.last(), used) {
+                (None, _) => Decision::NoRoute,
+                (_, None) => Decision::Void,
+                (_, Some((_, group))) => match (group.null_route(), expected) {
+                    (Some(kind), _) => Decision::Null(kind),
+                    (None, Some(hop)) => Decision::Hop(hop),
+                    (None, None) => Decision::Void,
+                },
+            };
+            table.read(|view| {
+                let is = view.decide(addr, *flow);
+                assert_eq!(is.hop().copied(), decision.hop());
+                assert_eq!(is.goes_on(), decision.goes_on());
+                let is_null = |is: Decision<&u32>| match is {
+                    Decision::Null(null) => Some(null),
+                    _ => None,
+                };
+                assert_eq!(is_null(is), used.and_then(|(_, group)| group.null_route()));
+                assert_eq!(is == Decision::Void, decision == Decision::Void);
+            });
         }
+        table.read(|view| {
+            let found: Vec<_> = view.matches(addr).collect();
+            let wanted: Vec<_> = covering
+                .iter()
+                .map(|(net, group)| (**net, *group))
+                .collect();
+            assert_eq!(found, wanted);
+            assert!(view.matches(addr).rev().eq(wanted.into_iter().rev()));
+            assert_eq!(view.route(addr), used.map(|(net, group)| (**net, *group)));
+        });
     }
 }
 
@@ -179,9 +228,11 @@ fn families_agree(table: &RouteTable<u32>, addr: IpAddr, flows: &[u64]) {
             assert_eq!(routes.lookup(addr, *flow).unwrap_or(&99), *wanted);
             assert_eq!(routes.lookup(addr, *flow).unwrap_or(&99), *wanted);
         }
-        let group = routes.group(addr);
+        let group = routes.route(addr).map(|(_, group)| group);
         let member = group.and_then(|group| group.member(flows[0]));
         assert_eq!(member.unwrap_or(&99), wanted[0]);
+        let (longest, all) = (routes.group(addr), routes.matches(addr));
+        assert_eq!(all.last().map(|(_, group)| group), longest);
     }
     table.read(|view| {
         let hop = |flow: &u64| view.lookup(addr, *flow).unwrap_or(&99);
@@ -203,4 +254,17 @@ fn agree(table: &RouteTable<u32>, oracle: &BTreeMap<IpNet, Group<u32>>) {
         .collect();
     assert_eq!(there, all);
     assert_eq!(table.len(), oracle.len());
+    let void = all.iter().filter(|(_, group)| {
+        group.null_route().is_none() && group.members().all(|(_, weight)| weight == 0)
+    });
+    assert_eq!(
+        table.emptied(),
+        void.map(|(net, _)| *net).collect::<Vec<_>>()
+    );
+    for bits in 0..64u32 {
+        let addr = IpAddr::from(Ipv4Addr::from(bits << 26));
+        let wanted = all.iter().filter(|(net, _)| net.contains(&addr));
+        let wanted: Vec<_> = wanted.map(|(net, group)| (*net, group)).collect();
+        assert_eq!(snapshot.matches(addr).collect::<Vec<_>>(), wanted);
+    }
 }

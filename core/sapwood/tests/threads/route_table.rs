@@ -9,7 +9,7 @@ use crate::support::route_table::run_table;
 use sapwood::lpm::Error;
 use sapwood::lpm::ipnet::{IpNet, Ipv4Net};
 use sapwood::qsbr::Domain;
-use sapwood::route::{Group, RouteTable};
+use sapwood::route::{Decision, Group, NullRoute, RouteTable, VoidGroups};
 
 fn ops(usual: u64) -> u64 {
     let ops = std::env::var("SAPWOOD_OPS").map_or(usual, |n| n.parse().expect("a number"));
@@ -75,7 +75,37 @@ fn a_group_without_members() {
         assert_eq!(view.lookup(addr, 7), None);
         assert_eq!(view.group(addr), Some(&Group::new([])));
         assert_eq!((view.lookup(other, 7), view.group(other)), (None, None));
+        assert_eq!(view.decide(addr, 7), Decision::Void);
+        assert_eq!(view.decide(other, 7), Decision::NoRoute);
     });
+    assert_eq!(table.emptied(), ["10.1.0.0/16".parse().unwrap()]);
+    // A table of the other choice, in which the shorter prefix covers it until that is void, too.
+    let routes = table.snapshot();
+    let routes = routes.iter().map(|(net, group)| (net, group.clone()));
+    let covers = RouteTable::builder().void_groups(VoidGroups::Cover);
+    let covers = covers.root_bits(6).build_from(routes).unwrap();
+    covers.read(|view| {
+        let wide = "10.0.0.0/8".parse().unwrap();
+        assert_eq!(view.lookup(addr, 7), Some(&1));
+        assert_eq!(view.route(addr), Some((wide, &Group::single(1))));
+        assert_eq!(view.group(addr), Some(&Group::new([])));
+        assert_eq!(view.matches(addr).count(), 2);
+        let mut hops = [&0; 2];
+        let addrs = ["10.1.2.3".parse().unwrap(), "192.0.2.1".parse().unwrap()];
+        view.v4().lookup_batch_or(&addrs, &[7, 8], &0, &mut hops);
+        assert_eq!(hops, [&1, &0]);
+    });
+    let null = Group::null(NullRoute::Blackhole);
+    covers.insert("10.1.2.0/24".parse().unwrap(), null).unwrap();
+    covers.read(|view| {
+        // A null route is none of the groups that shorter prefixes cover.
+        assert_eq!(view.decide(addr, 7), Decision::Null(NullRoute::Blackhole));
+        assert_eq!(view.lookup(addr, 7), None);
+    });
+    assert_eq!(covers.remove_member(&1), 1);
+    let elsewhere = "10.1.9.9".parse().unwrap();
+    covers.read(|view| assert_eq!(view.decide(elsewhere, 7), Decision::Void));
+    assert_eq!(covers.emptied().len(), 2);
 }
 
 #[test]
@@ -123,7 +153,7 @@ fn a_full_table_refuses_and_loses_nothing() {
 
 #[test]
 fn groups_that_are_replaced_count_as_garbage() {
-    let domain = Domain::builder().hard_limit(10_000).build();
+    let domain = Domain::builder().hard_limit(3_000).build();
     let builder = RouteTable::builder().root_bits(6).domain(&domain);
     let table = builder.build().unwrap();
     let net: IpNet = "10.0.0.0/8".parse().unwrap();
@@ -133,9 +163,9 @@ fn groups_that_are_replaced_count_as_garbage() {
     for weight in 2..22 {
         assert_eq!(table.set_weight(&1, weight), 1);
     }
-    // Each replaced group with its buckets, beyond the limit.
+    // Each replaced group, beyond the limit.
     let garbage = domain.garbage();
-    assert!((20 * 2048..20 * 2300).contains(&garbage), "{garbage}");
+    assert!((20 * 150..20 * 400).contains(&garbage), "{garbage}");
     assert!(table.memory().to_string().contains("groups: 1, "));
     assert_eq!(held.weight(&1), Some(1));
     // Meanwhile a change of prefixes is refused.
@@ -168,8 +198,15 @@ fn memory() {
         ),
         (2, 200, 0)
     );
-    // Two groups, each with 2,048 buckets.
-    assert!((2 * 2048..4 * 2048).contains(&full.groups.1), "{full}");
+    // Two small groups, which keep no buckets, and the maps that find them.
+    assert!((2 * 150..2 * 1024).contains(&full.groups.1), "{full}");
+    // A group of more than 64 members has a byte for each bucket.
+    let net = "250.0.0.0/8".parse().unwrap();
+    let many = Group::new((0..65).map(|hop| (hop, 1)));
+    table.insert(net, many).unwrap();
+    let grown = table.memory().groups.1 - full.groups.1;
+    assert!((1 << 20..(1 << 20) + 8192).contains(&grown), "{grown}");
+    table.remove(net).unwrap();
     assert!(full.total() > empty.total());
     assert!(full.to_string().contains("groups: 2, "), "{full}");
 }

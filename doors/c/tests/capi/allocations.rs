@@ -78,7 +78,7 @@ fn lookups_and_steps_allocate_nothing() {
     let member = sapwood_member {
         hop: 5,
         weight: 1,
-        reserved: 0,
+        null_route: 0,
     };
     // SAFETY: the arguments are as the header asks for, here and below.
     unsafe {

@@ -9,7 +9,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood::lpm::{IpFib, Ipv4Fib};
 use sapwood::maple::MapleMap;
 use sapwood::qp::{PointMap, QpShared, QpStore};
-use sapwood::route::Group;
+use sapwood::route::{Decision, Group, NullRoute};
 use sapwood_live::{CheckedLiveReader, CheckedMap, Error, Live, LiveReader, Routes};
 use sapwood_qsbr::Domain;
 
@@ -735,6 +735,22 @@ fn kinds_are_not_mixed_up() {
     let addr = IpAddr::from(Ipv4Addr::new(10, 1, 2, 3));
     assert_eq!(reader.view().lookup(addr, 1), Some(7));
     assert_eq!(reader.view().lookup(Ipv6Addr::LOCALHOST.into(), 1), None);
+    // Null routes, also for a reader that checks.
+    let null = Group::null(NullRoute::Unreachable);
+    routes
+        .insert("10.1.0.0/16".parse().unwrap(), &null)
+        .unwrap();
+    let checked = CheckedLiveReader::<Routes<u32>>::open(folder.with_extension("moved")).unwrap();
+    for (addr, wanted) in [
+        (addr, Decision::Null(NullRoute::Unreachable)),
+        (Ipv4Addr::new(10, 2, 2, 3).into(), Decision::Hop(7)),
+        (Ipv6Addr::LOCALHOST.into(), Decision::NoRoute),
+    ] {
+        assert_eq!(reader.view().decide(addr, 1), wanted);
+        assert_eq!(reader.view().lookup(addr, 1), wanted.hop());
+        let found = checked.view().unwrap().decide(addr, 1).unwrap();
+        assert_eq!(found, wanted);
+    }
     assert!(reader.has_writer().unwrap());
     reader.quiescent().unwrap();
 }

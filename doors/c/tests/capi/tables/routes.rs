@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::ptr::{null, null_mut};
 
 use fastrand::Rng;
-use sapwood::route::Group;
+use sapwood::route::{Group, NullRoute};
 use sapwood_capi::routes::*;
 use sapwood_capi::routes_versions::*;
 use sapwood_model::oracle::Prefix;
@@ -28,15 +28,26 @@ fn routes_answer_as_the_oracle() {
     // All prefixes, whose groups change together.
     let mut nets: Vec<(bool, Prefix)> = Vec::new();
     let group = |rng: &mut Rng| -> Vec<sapwood_member> {
+        if rng.u8(0..6) == 0 {
+            return vec![sapwood_member {
+                hop: 0,
+                weight: 0,
+                null_route: rng.u32(1..5),
+            }];
+        }
         (0..rng.u8(0..5))
             .map(|_| sapwood_member {
                 hop: rng.u64(0..6),
                 weight: rng.u32(0..4),
-                reserved: 0,
+                null_route: 0,
             })
             .collect()
     };
-    let made = |members: &[sapwood_member]| Group::new(members.iter().map(|m| (m.hop, m.weight)));
+    let nulls = NullRoute::ALL;
+    let made = |members: &[sapwood_member]| match members {
+        [null] if null.null_route > 0 => Group::null(nulls[null.null_route as usize - 1]),
+        members => Group::new(members.iter().map(|m| (m.hop, m.weight))),
+    };
     for step in 0..ops(5_000) {
         let (v4, prefix) = net(&mut rng);
         let given = c_prefix(v4, prefix);
@@ -78,6 +89,54 @@ fn routes_answer_as_the_oracle() {
                     )
                 };
                 same(result, hop, expected);
+                // The decision, with the prefix that it uses.
+                let longest = oracle.of(v4).lookup(prefix.bits);
+                let longest = longest.map(|(used, group)| (used, group.null_route()));
+                let (mut matched, mut decided) = (c_prefix(v4, prefix), 0);
+                let result = unsafe {
+                    sapwood_routes_decide(
+                        routes,
+                        readers.reader,
+                        addr.as_ptr().cast(),
+                        len,
+                        flow,
+                        &raw mut matched,
+                        &raw mut decided,
+                    )
+                };
+                let kind = longest.and_then(|(_, kind)| kind);
+                match (longest, expected, kind) {
+                    (None, ..) => assert_eq!(result, ABSENT),
+                    (_, Some(hop), _) => assert_eq!((result, decided), (0, hop)),
+                    (_, None, Some(kind)) => {
+                        assert_eq!(nulls[result as usize - 1], kind);
+                    }
+                    (_, None, None) => assert_eq!(result, -libc::ENETDOWN),
+                }
+                if let Some((used, _)) = longest {
+                    assert_eq!(matched, c_prefix(v4, used));
+                }
+                let (mut all, mut count) = ([matched; 40], 0);
+                let result = unsafe {
+                    sapwood_routes_matches(
+                        routes,
+                        null(),
+                        addr.as_ptr().cast(),
+                        len,
+                        all.as_mut_ptr(),
+                        all.len(),
+                        &raw mut count,
+                    )
+                };
+                assert_eq!(result, 0);
+                let covering = nets.iter().filter(|(of, net)| {
+                    let there = oracle.of(v4).get(*net).is_some();
+                    *of == v4 && there && Prefix::truncated(prefix.bits, net.len) == *net
+                });
+                assert_eq!(count, covering.count());
+                if let Some((used, _)) = longest {
+                    assert_eq!(all[count - 1], c_prefix(v4, used));
+                }
                 let addr4 = (prefix.bits >> 96) as u32;
                 let result = unsafe {
                     if v4 {
@@ -109,7 +168,7 @@ fn routes_answer_as_the_oracle() {
                     [sapwood_member {
                         hop: 0,
                         weight: 0,
-                        reserved: 0,
+                        null_route: 0,
                     }; 8],
                     0,
                 );
@@ -221,7 +280,28 @@ fn routes_answer_as_the_oracle() {
             );
             assert_eq!(count, nets.len());
             assert_eq!(unsafe { sapwood_routes_verify(routes) }, 0);
+            let mut emptied = 0;
+            let result = unsafe { sapwood_routes_emptied(routes, null_mut(), 0, &raw mut emptied) };
+            assert_eq!(result, 0);
+            let void = nets.iter().filter(|(v4, prefix)| {
+                let group = oracle.of(*v4).get(*prefix).unwrap();
+                group.is_void()
+            });
+            assert_eq!(emptied, void.count());
         }
+    }
+    // Null routes that are none.
+    let given = c_prefix(true, Prefix::truncated(0, 0));
+    let member = |null_route| sapwood_member {
+        hop: 0,
+        weight: 1,
+        null_route,
+    };
+    for refused in [&[member(5)][..], &[member(0), member(1)]] {
+        let result = unsafe {
+            sapwood_routes_insert(routes, &raw const given, refused.as_ptr(), refused.len())
+        };
+        assert_eq!(result, -libc::EINVAL);
     }
     unsafe { sapwood_routes_free(routes) };
     println!("{} operations", ops(5_000));

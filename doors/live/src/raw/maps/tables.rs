@@ -166,8 +166,9 @@ unsafe impl<H: NextHop + FromBytes + IntoBytes + Immutable> LiveMap for Routes<H
     const KIND: (u64, &'static str) = (7, "table of routes with groups");
 
     fn layouts() -> Vec<u64> {
-        // The size and the alignment of a next hop: groups are byte strings.
-        let hop = sapwood_format::header::layout_hash(size_of::<H>(), align_of::<H>(), 1);
+        // The size and the alignment of a next hop, and the format of groups, which are byte
+        // strings.
+        let hop = sapwood_format::header::layout_hash(size_of::<H>(), align_of::<H>(), 2);
         let mut layouts = IpFib::<u32>::layouts();
         layouts.extend([PointMap::<[u8]>::layout_hash(), hop]);
         layouts

@@ -6,7 +6,7 @@
  *
  *     struct sw_flow_secrets secrets = sw_flow_secrets(SEED);      // once, or keep it in a map
  *     __u64 flow = sw_flow_hash4(&secrets, src, dst, protocol, sport, dport);
- *     __u32 bucket = sw_flow_bucket(flow, 2048);
+ *     __u32 bucket = sw_flow_bucket(flow, 1 << 20);
  *
  * Addresses and ports are in the processor's byte order. Nothing here needs an arena.
  */

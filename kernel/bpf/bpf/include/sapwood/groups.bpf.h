@@ -60,17 +60,17 @@ SW_INLINE long sw_group_link_up(__u32 map, __u32 link)
  */
 SW_GLOBAL __u64 sw_group_best(__u64 window, __u64 member, __u32 count, __u32 bucket)
 {
-	__u64 best = ~0ull, draw, at = 0, word;
-	__u32 best_weight = 1, weight, left, link;
+	__u32 best = 0, best_weight = 0, weight, time, left, link;
+	__u64 at = 0, word;
 
 	for (left = sw_zero() + (count < SW_GROUP_MEMBERS ? count : SW_GROUP_MEMBERS); left && sw_can_loop; left--) {
 		weight = sw_u32(member + SW_GROUPS_MEMBER_WEIGHT);
 		link = sw_u32(member + SW_GROUPS_MEMBER_LINK);
 		word = sw_group_link(window, link);
 		if (weight && word && !(sw_u64(word) >> (link & 63) & 1)) {
-			draw = sw_group_draw(bucket, sw_u64(member + SW_GROUPS_MEMBER_HASH));
-			if (sw_group_sooner(draw, weight, best, best_weight)) {
-				best = draw;
+			time = sw_group_time(sw_group_rank(bucket, sw_u64(member + SW_GROUPS_MEMBER_HASH)));
+			if (!best_weight || sw_group_before(time, weight, best, best_weight)) {
+				best = time;
 				best_weight = weight;
 				at = member;
 			}
