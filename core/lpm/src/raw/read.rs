@@ -319,21 +319,30 @@ impl<W: Words> Reading<W> {
         }
     }
 
-    /// The longest prefix of the address.
-    pub(crate) fn longest<K: Key>(self, key: K) -> Option<Match> {
+    /// The longest prefix of the address that has at most this many bits.
+    pub(crate) fn longest<K: Key>(self, key: K, most: u8) -> Option<Match> {
+        let mut best = None;
+        if u32::from(most) < self.bits {
+            self.each_root_prefix(key, most, |found| best = Some(found));
+            return best;
+        }
         let word = self.words.word(key.top(self.bits));
-        let mut best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
-        self.on_the_way(word, key, |found| best = Some(found));
+        best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
+        self.on_the_way(word, key, most, |found| best = Some(found));
         best
     }
 
-    /// All prefixes of the address, shortest first.
-    pub(crate) fn matches<K: Key>(self, key: K) -> SmallVec<[Match; 16]> {
+    /// All prefixes of the address that have at most this many bits, shortest first.
+    pub(crate) fn matches<K: Key>(self, key: K, most: u8) -> SmallVec<[Match; 16]> {
+        let mut all = SmallVec::new();
+        if u32::from(most) <= self.bits {
+            self.each_root_prefix(key, most, |found| all.push(found));
+            return all;
+        }
         // The word is read first: what it says of the longer prefixes is of one moment.
         let word = self.words.word(key.top(self.bits));
-        let mut all = SmallVec::new();
         self.each_root_prefix(key, self.bits as u8, |found| all.push(found));
-        self.on_the_way(word, key, |found| all.push(found));
+        self.on_the_way(word, key, most, |found| all.push(found));
         all
     }
 
@@ -359,20 +368,24 @@ impl<W: Words> Reading<W> {
         }
     }
 
-    /// Each prefix of the address that is longer than the root, shortest first.
-    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) {
+    /// Each prefix of the address that is longer than the root and has at most this length,
+    /// shortest first.
+    fn on_the_way<K: Key>(self, word: Word, key: K, most: u8, mut f: impl FnMut(Match)) {
         let (mut node, mut rest, mut depth) = (word.child(), key.skip(self.bits), self.bits);
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
             let n = unsafe { self.mem.node(node) };
             if let Some(lone) = n.lone() {
-                if lone.matches(rest.word(0)) {
+                if depth + lone.len() <= u32::from(most) && lone.matches(rest.word(0)) {
                     f(((depth + lone.len()) as u8, lone.value));
                 }
                 return;
             }
             let prefixes = n.prefixes();
             for len in 1..=STRIDE {
+                if depth + len > u32::from(most) {
+                    return;
+                }
                 if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
                     f(((depth + len) as u8, value));
                 }

@@ -80,6 +80,48 @@ impl<K: Key, W: Words> Walk<K, W> {
         walk
     }
 
+    /// A walk over the prefix itself and all that come after it in order.
+    pub(crate) fn from(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
+        let mut walk = Walk {
+            reading,
+            width,
+            stack: SmallVec::new(),
+            lone: None,
+        };
+        let (mut place, mut depth, mut rest) = (Place::Root(reading.words.root_prefixes()), 0, key);
+        loop {
+            if let Some(lone) = walk.lone_at(place, key.first(depth), depth) {
+                walk.lone = ((lone.0, u32::from(lone.1)) >= (key, len)).then_some(lone);
+                return walk;
+            }
+            let path = key.first(depth);
+            let slot = rest.top(STRIDE);
+            let mut level = walk.level(place, path, depth);
+            level.slots = level.slots >> slot << slot;
+            let here = level.slots >> slot & 1 != 0;
+            if len <= depth + STRIDE {
+                // In the slot, prefixes are left out that are shorter than the given one.
+                if here {
+                    level.slots &= level.slots - 1;
+                    level.at = slot;
+                    level.len = (len - depth).max(u32::from(depth != 0));
+                }
+                walk.stack.push(level);
+                return walk;
+            }
+            if here {
+                level.slots &= level.slots - 1;
+            }
+            walk.stack.push(level);
+            match walk.below(place, path, depth, slot) {
+                Some(next) => place = next,
+                None => return walk,
+            }
+            depth += STRIDE;
+            rest = rest.skip(STRIDE);
+        }
+    }
+
     /// The stride below a slot.
     fn below(&self, place: Place, path: K, depth: u32, slot: usize) -> Option<Place> {
         let Reading {
