@@ -29,8 +29,8 @@ use crate::seed;
 /// order, IPv4 first. An address without a prefix stays without one. Bits after a prefix's length
 /// are taken as zeros; of equal prefixes, the last one counts.
 ///
-/// O(n log n) for n prefixes, and for each place where two paths part the number of different values
-/// that could stand there.
+/// O(n log n) for n prefixes, and for each place where two paths part the number of different
+/// values that could stand there.
 ///
 /// ```
 /// use sapwood::lpm::aggregate;

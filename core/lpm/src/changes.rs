@@ -184,8 +184,8 @@ impl<F: Family, V: NextHop> FibTxn<'_, F, V> {
     /// `change` returns `None`. Returns the old value, which can be read until the next change of
     /// the transaction.
     ///
-    /// As [`insert`](Self::insert): the prefix is found first, and then changed on nodes that are in
-    /// the cache.
+    /// As [`insert`](Self::insert): the prefix is found first, and then changed on nodes that are
+    /// in the cache.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -225,8 +225,8 @@ impl<F: Family, V: NextHop> Fib<F, V> {
     /// Gives a prefix the value that `change` makes of the one that it has, or removes it where
     /// `change` returns `None`. Returns the old value. No other change comes between.
     ///
-    /// As [`insert`](Self::insert): the prefix is found first, and then changed on nodes that are in
-    /// the cache.
+    /// As [`insert`](Self::insert): the prefix is found first, and then changed on nodes that are
+    /// in the cache.
     ///
     /// ```
     /// use sapwood::lpm::Ipv4Fib;

@@ -141,7 +141,8 @@ impl<F: Family> AddrSet<F> {
         found.is_some_and(|(first, _)| *first <= addr)
     }
 
-    /// Whether all addresses of the prefix are in the set; bits after its length are taken as zeros.
+    /// Whether all addresses of the prefix are in the set; bits after its length are taken as
+    /// zeros.
     ///
     /// O(log n) of n ranges.
     pub fn covers(&self, net: F::Net) -> bool {

@@ -117,7 +117,8 @@ impl IpSet {
         }
     }
 
-    /// Whether all addresses of the prefix are in the set; bits after its length are taken as zeros.
+    /// Whether all addresses of the prefix are in the set; bits after its length are taken as
+    /// zeros.
     ///
     /// O(log n) of n ranges.
     pub fn covers(&self, net: IpNet) -> bool {

@@ -8,7 +8,8 @@ use sapwood::lpm::{IpSet, Ipv4Set, Ipv6Set, SetError, V4, V6, supernet};
 
 use crate::support::lpm::steps;
 
-/// Places of addresses: 0 to 63 are the first ones, 64 to 127 the last ones, and 128 is one between.
+/// Places of addresses: 0 to 63 are the first ones, 64 to 127 the last ones, and 128 is one
+/// between.
 const PLACES: u32 = 129;
 
 /// The address of a place.

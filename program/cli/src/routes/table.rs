@@ -25,7 +25,12 @@ pub struct TableBuilder {
 impl TableBuilder {
     /// Adds or replaces a route; returns whether it replaced one.
     pub fn insert(&mut self, net: IpNet, next_hop: &str) -> Result<bool, Error> {
-        let hop = self.table.hop(&SavedHop::Name(next_hop))?;
+        self.insert_hop(net, &SavedHop::Name(next_hop))
+    }
+
+    /// As [`insert`](Self::insert), for what another table has.
+    pub fn insert_hop(&mut self, net: IpNet, hop: &SavedHop<'_>) -> Result<bool, Error> {
+        let hop = self.table.hop(hop)?;
         let old = self.table.insert(net, hop)?;
         *self.uses.entry(hop).or_default() += 1;
         if let Some(uses) = old.and_then(|old| self.uses.get_mut(&old)) {
