@@ -131,12 +131,12 @@ c_api!(
     /// snapshots may be of one table or of two. A table becomes the other by a transaction that
     /// inserts what was added or changed, and removes what was removed. O(both).
     fn sapwood_fib_diff(
-        old: *const sapwood_fib_snapshot,
-        new: *const sapwood_fib_snapshot,
+        before: *const sapwood_fib_snapshot,
+        after: *const sapwood_fib_snapshot,
         each: sapwood_fib_diff_fn,
         ctx: *mut c_void,
     ) -> c_int {
-        let (old, new) = (Handle::shared(old)?, Handle::shared(new)?);
+        let (old, new) = (Handle::shared(before)?, Handle::shared(after)?);
         let each = each.ok_or_else(|| Failure::null("the function"))?;
         for change in old.snapshot.diff(&new.snapshot) {
             let (kind, old_value, new_value) = match change {

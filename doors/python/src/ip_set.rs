@@ -32,7 +32,7 @@ use crate::address::{Key, address_of, key_of, kind, prefix_of};
 /// >>> list(lab - private), list(lab & private)
 /// (['192.0.2.7/32'], ['10.1.0.0/16'])
 /// >>> len(~private & IpSet(["0.0.0.0/0"]))
-/// 28
+/// 31
 #[pyclass(frozen, weakref, module = "sapwood")]
 pub struct IpSet {
     set: Addresses,

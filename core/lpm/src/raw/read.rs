@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sapwood_arena::prefetch;
 use smallvec::SmallVec;
 
-use super::node::Mem;
+use super::node::{Mem, Prefixes};
 use crate::family::Key;
 use crate::sync;
-use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
+use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, len_of, ones};
 
 /// A source of root words.
 pub(crate) trait Words: Copy {
@@ -353,14 +353,16 @@ impl<W: Words> Reading<W> {
         while root_prefixes != 0 {
             // SAFETY: as for nodes.
             let s = unsafe { self.mem.root_prefixes(root_prefixes) };
-            for len in u32::from(depth != 0)..=STRIDE {
-                if depth + len > u32::from(most) {
+            let set = s.set();
+            for heap in set.around(rest.top(STRIDE)) {
+                let len = depth + len_of(heap);
+                if len > u32::from(most) {
                     return;
                 }
-                let bits = if len == 0 { 0 } else { rest.top(len) };
-                if let Some(value) = s.get(Set::heap(len, bits)) {
-                    f(((depth + len) as u8, value));
-                }
+                f((len as u8, s.values()[set.rank(heap)]));
+            }
+            if depth + STRIDE >= u32::from(most) {
+                return;
             }
             root_prefixes = s.child(rest.top(STRIDE));
             rest = rest.skip(STRIDE);
@@ -381,16 +383,19 @@ impl<W: Words> Reading<W> {
                 }
                 return;
             }
-            let prefixes = n.prefixes();
-            for len in 1..=STRIDE {
-                if depth + len > u32::from(most) {
+            let slot = rest.top(STRIDE);
+            let Prefixes { set, values } = n.prefixes();
+            for heap in set.around(slot) {
+                let len = depth + len_of(heap);
+                if len > u32::from(most) {
                     return;
                 }
-                if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
-                    f(((depth + len) as u8, value));
-                }
+                f((len as u8, values[set.rank(heap)]));
             }
-            node = child_of(n.slot(rest.top(STRIDE)));
+            if depth + STRIDE >= u32::from(most) {
+                return;
+            }
+            node = child_of(n.slot(slot));
             rest = rest.skip(STRIDE);
             depth += STRIDE;
         }
