@@ -138,7 +138,7 @@ fn sets_are_those_of_the_oracle() {
         agree(&!&a, &(&all - &of_a));
         assert_eq!(!&!&a, a);
         assert_eq!(a.is_disjoint(&b), of_a.is_disjoint(&of_b));
-        assert_eq!((&a & &b).is_subset(&a), true);
+        assert!((&a & &b).is_subset(&a));
         assert_eq!(a.is_subset(&b), (&a - &b).is_empty());
         let both: IpSet = a.prefixes().chain(b.prefixes()).collect();
         assert_eq!(both, &a | &b);

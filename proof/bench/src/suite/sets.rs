@@ -70,7 +70,7 @@ fn joined<F: SetFamily>(nets: impl IntoIterator<Item = F::Net>) -> Ranges {
 }
 
 /// Union, intersection and difference by a sweep over the ends of both.
-fn swept(a: &Ranges, b: &Ranges) -> [Ranges; 3] {
+fn swept(a: &[(u128, u128)], b: &[(u128, u128)]) -> [Ranges; 3] {
     let mut points = BTreeMap::<u128, [i32; 2]>::new();
     for (set, ranges) in [a, b].into_iter().enumerate() {
         for (first, last) in ranges {
