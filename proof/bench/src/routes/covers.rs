@@ -136,12 +136,15 @@ where
     }
 }
 
+/// Makes a table of some routes.
+type Make<F> = fn(&[(<F as lpm::Family>::Net, u32)]) -> Result<Box<dyn Built<F>>, String>;
+
 /// An engine with its type erased: [`Covers::build`].
 pub struct CoverLane<F: Family> {
     /// [`Covers::NAME`].
     pub name: &'static str,
     /// [`Covers::build`].
-    pub build: fn(&[(F::Net, u32)]) -> Result<Box<dyn Built<F>>, String>,
+    pub build: Make<F>,
 }
 
 /// A table of an engine with its type erased; one call is a whole pass.
