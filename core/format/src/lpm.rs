@@ -291,7 +291,18 @@ impl Set {
 
     /// The numbers of all prefixes, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
-        let mut words = [self.0[0] & !Self::FRESH, self.0[1]];
+        Self::heaps([self.0[0] & !Self::FRESH, self.0[1]])
+    }
+
+    /// The numbers of the prefixes in the set that a slot lies in, shortest first.
+    #[inline]
+    pub fn around(self, slot: usize) -> impl Iterator<Item = usize> {
+        Self::heaps([self.0[0] & AROUND[slot / 2], self.0[1] & 1 << slot])
+    }
+
+    /// The numbers of the bits that are set.
+    #[inline]
+    fn heaps(mut words: [u64; 2]) -> impl Iterator<Item = usize> {
         core::iter::from_fn(move || {
             let i = usize::from(words[0] == 0);
             let bit = words[i].trailing_zeros() as usize;
@@ -300,6 +311,21 @@ impl Set {
         })
     }
 }
+
+/// The bits of a set's first word for the prefixes around two slots: those of 0 to 5 bits.
+static AROUND: [u64; SLOTS / 2] = {
+    let mut all = [0; SLOTS / 2];
+    let mut pair = 0;
+    while pair < SLOTS / 2 {
+        let mut len = 0;
+        while len < STRIDE {
+            all[pair] |= 1 << Set::heap(len, pair >> (STRIDE - 1 - len));
+            len += 1;
+        }
+        pair += 1;
+    }
+    all
+};
 
 /// The length of the prefix of this number.
 pub const fn len_of(heap: usize) -> u32 {
@@ -311,4 +337,24 @@ pub const fn slots_of(heap: usize) -> core::ops::Range<usize> {
     let len = len_of(heap);
     let start = (heap - (1 << len)) << (STRIDE - len);
     start..start + (1 << (STRIDE - len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_around_a_slot_are_those_that_cover_it() {
+        // Every prefix, every third one, and none but the longest.
+        for keep in [1, 3, 64] {
+            let mut set = Set([Set::FRESH, 0]);
+            for heap in (1..128).filter(|heap| heap % keep == 0) {
+                set.insert(heap);
+            }
+            for slot in 0..SLOTS {
+                let covers = |heap: &usize| slots_of(*heap).contains(&slot);
+                assert!(set.around(slot).eq(set.iter().filter(covers)), "{slot}");
+            }
+        }
+    }
 }

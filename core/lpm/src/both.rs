@@ -8,6 +8,7 @@ use sapwood_qsbr::Domain;
 
 use super::family::{V4, V6};
 use super::fib::NextHop;
+use super::ip::both;
 use super::{FibSnapshot, FibTxn};
 use crate::sync::{Mutex, lock};
 use crate::{Error, Rejected};
@@ -214,6 +215,40 @@ impl<V: NextHop> IpSnapshot<V> {
             IpAddr::V4(addr) => self.v4.lookup_value(addr),
             IpAddr::V6(addr) => self.v6.lookup_value(addr),
         }
+    }
+
+    /// The prefix itself, if it is there, and all prefixes inside it, in order.
+    ///
+    /// As [`FibSnapshot::covered_by`].
+    pub fn covered_by(&self, net: IpNet) -> impl Iterator<Item = (IpNet, &V)> {
+        let (v4, v6) = match net {
+            IpNet::V4(net) => (Some(self.v4.covered_by(net)), None),
+            IpNet::V6(net) => (None, Some(self.v6.covered_by(net))),
+        };
+        both(v4, v6)
+    }
+
+    /// All prefixes that cover this one, which may be one of them, shortest first.
+    ///
+    /// As [`FibSnapshot::covering`].
+    pub fn covering(&self, net: IpNet) -> impl Iterator<Item = (IpNet, &V)> {
+        let (v4, v6) = match net {
+            IpNet::V4(net) => (Some(self.v4.covering(net)), None),
+            IpNet::V6(net) => (None, Some(self.v6.covering(net))),
+        };
+        both(v4, v6)
+    }
+
+    /// This prefix, if it is there, and all that come after it in order: those of its family, and
+    /// behind IPv4 all of IPv6.
+    ///
+    /// As [`FibSnapshot::iter_from`].
+    pub fn iter_from(&self, net: IpNet) -> impl Iterator<Item = (IpNet, &V)> {
+        let (v4, v6) = match net {
+            IpNet::V4(net) => (Some(self.v4.iter_from(net)), self.v6.iter()),
+            IpNet::V6(net) => (None, self.v6.iter_from(net)),
+        };
+        both(v4, Some(v6))
     }
 
     /// All prefixes, IPv4 first, each family in the order of addresses.

@@ -39,14 +39,22 @@ pub trait Family: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     /// The prefix of these bits; bits behind the length are cut off.
     #[doc(hidden)]
     fn net_of(key: Self::Key, len: u8) -> Self::Net;
+
+    /// The address as a number.
+    #[doc(hidden)]
+    fn number(addr: Self::Addr) -> u128;
+
+    /// The address of a number, which is one of the family's.
+    #[doc(hidden)]
+    fn addr_of(number: u128) -> Self::Addr;
 }
 
 /// IPv4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum V4 {}
 
 /// IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum V6 {}
 
 /// The bits of an address, the first of them highest, with room behind them for a whole stride.
@@ -79,6 +87,8 @@ pub trait Key: Copy + Eq + Ord + Debug + Send + Sync + 'static {
     fn join(self, other: Self) -> Self;
     /// Only the first `n` bits.
     fn first(self, n: u32) -> Self;
+    /// The first `width` bits as a number.
+    fn number(self, width: u8) -> u128;
 }
 
 /// Six bits of one word.
@@ -143,6 +153,11 @@ macro_rules! key {
                     rest => self >> rest << rest,
                 }
             }
+
+            #[inline(always)]
+            fn number(self, width: u8) -> u128 {
+                u128::from(self >> (Self::BITS - u32::from(width)))
+            }
         }
     };
 }
@@ -180,6 +195,16 @@ impl Family for V4 {
         let addr = (key.first(u32::from(len)) >> 32) as u32;
         Ipv4Net::new_assert(addr.into(), len)
     }
+
+    #[inline(always)]
+    fn number(addr: Ipv4Addr) -> u128 {
+        u32::from(addr).into()
+    }
+
+    #[inline(always)]
+    fn addr_of(number: u128) -> Ipv4Addr {
+        (number as u32).into()
+    }
 }
 
 impl Family for V6 {
@@ -206,6 +231,16 @@ impl Family for V6 {
 
     fn net_of(key: u128, len: u8) -> Ipv6Net {
         Ipv6Net::new_assert(key.first(u32::from(len)).into(), len)
+    }
+
+    #[inline(always)]
+    fn number(addr: Ipv6Addr) -> u128 {
+        addr.into()
+    }
+
+    #[inline(always)]
+    fn addr_of(number: u128) -> Ipv6Addr {
+        number.into()
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use sapwood_qsbr::{Domain, Guard};
 
 use super::both::{IpSnapshot, IpTxn};
@@ -400,6 +400,38 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
         }
     }
 
+    /// The longest prefix that covers this one, which may be this one itself, and its value.
+    ///
+    /// As [`FibView::lookup_net`].
+    pub fn lookup_net(&self, net: IpNet) -> Option<(IpNet, &'g V)> {
+        match net {
+            IpNet::V4(net) => (self.v4.lookup_net(net)).map(|(net, value)| (net.into(), value)),
+            IpNet::V6(net) => (self.v6.lookup_net(net)).map(|(net, value)| (net.into(), value)),
+        }
+    }
+
+    /// All prefixes that cover this one, which may be one of them, shortest first.
+    ///
+    /// As [`FibView::covering`].
+    pub fn covering(&self, net: IpNet) -> impl Iterator<Item = (IpNet, &'g V)> + use<'g, V> {
+        let (v4, v6) = match net {
+            IpNet::V4(net) => (Some(self.v4.covering(net)), None),
+            IpNet::V6(net) => (None, Some(self.v6.covering(net))),
+        };
+        both(v4, v6)
+    }
+
+    /// The prefix itself, if it is there, and all prefixes inside it, in order.
+    ///
+    /// As [`FibView::covered_by`].
+    pub fn covered_by(&self, net: IpNet) -> impl Iterator<Item = (IpNet, &'g V)> + use<'g, V> {
+        let (v4, v6) = match net {
+            IpNet::V4(net) => (Some(self.v4.covered_by(net)), None),
+            IpNet::V6(net) => (None, Some(self.v6.covered_by(net))),
+        };
+        both(v4, v6)
+    }
+
     /// The IPv4 table alone: for packet paths that know the family, and for batches.
     ///
     /// O(1).
@@ -429,6 +461,17 @@ impl<'g, V: NextHop> IpFibView<'g, V> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Prefixes of one family as those of either.
+pub(super) fn both<'g, V: 'g>(
+    v4: Option<impl Iterator<Item = (Ipv4Net, &'g V)>>,
+    v6: Option<impl Iterator<Item = (Ipv6Net, &'g V)>>,
+) -> impl Iterator<Item = (IpNet, &'g V)> {
+    let v4 = v4.into_iter().flatten();
+    let v6 = v6.into_iter().flatten();
+    let v4 = v4.map(|(net, value)| (net.into(), value));
+    v4.chain(v6.map(|(net, value)| (net.into(), value)))
 }
 
 impl<V: NextHop> Clone for IpFibView<'_, V> {

@@ -7,6 +7,7 @@
 //! | prefixes of other strings of bits: a network number and an address, an address and a port | [`BitFib`] |
 //! | routes in a file, read by many programs in several languages | [`FibFile`] |
 //! | a table of other bit strings in a file | [`BitFile`] |
+//! | a set of addresses, without values: block lists, what a table covers | [`IpSet`] |
 //!
 //! The tables in memory have one writer at a time and readers that never wait. A lookup answers as
 //! the table did before a change or after it. Trade-offs first:
@@ -28,9 +29,11 @@
 
 extern crate alloc;
 
+mod aggregate;
 #[cfg(feature = "std")]
 mod bits;
 mod both;
+mod changes;
 mod error;
 mod family;
 mod fib;
@@ -43,16 +46,19 @@ mod published;
 mod raw;
 #[cfg(feature = "std")]
 mod saved;
+mod set;
 mod snapshot;
 mod txn;
 mod view;
 
+pub use aggregate::aggregate;
 #[cfg(feature = "std")]
 pub use bits::{
     AsBits, BitChildren, BitFib, BitFile, BitFileBuilder, BitIter, BitMatches, BitPrefix,
     BitSnapshot, BitString, BitTxn, BitView, MAX_BITS,
 };
 pub use both::{IpSnapshot, IpTxn};
+pub use changes::{Diff, FibChange};
 pub use family::{Family, V4, V6};
 #[doc(hidden)]
 pub use fib::FibChoices;
@@ -66,11 +72,12 @@ pub use ip::{IpFib, IpFibMemory, IpFibView};
 pub use ipnet;
 pub use memory::FibMemory;
 pub use null::NullRoute;
+pub use set::{AddrSet, IpSet, Ipv4Set, Ipv6Set, Prefixes, SetError, supernet};
 pub use snapshot::{Children, FibSnapshot, Iter};
 pub use txn::FibTxn;
 #[doc(hidden)]
 pub use view::FibParts;
-pub use view::{FibView, Matches};
+pub use view::{FibView, Matches, ViewIter};
 
 pub use error::{Error, Rejected};
 #[cfg(feature = "std")]

@@ -78,6 +78,28 @@ impl<F: Family, V: NextHop> FibSnapshot<F, V> {
         Iter(self.view().walk(F::WIDTH, F::Key::ZERO, 0))
     }
 
+    /// This prefix, if it is there, and all that come after it in order: the next ones of its
+    /// length and longer ones, to the end of the table.
+    ///
+    /// As [`iter`](Self::iter), from there on; finding the first takes as long as a lookup.
+    ///
+    /// ```
+    /// use sapwood::lpm::Ipv4Fib;
+    /// let fib = Ipv4Fib::from_iter([
+    ///     ("10.0.0.0/8".parse()?, 1),
+    ///     ("10.1.0.0/16".parse()?, 2),
+    ///     ("192.0.2.0/24".parse()?, 3),
+    /// ]);
+    /// let snapshot = fib.snapshot();
+    /// let hops: Vec<_> = snapshot.iter_from("10.0.0.0/9".parse()?).map(|(_, hop)| *hop).collect();
+    /// assert_eq!(hops, [2, 3]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn iter_from(&self, net: F::Net) -> Iter<'_, F, V> {
+        let (key, len) = truncated::<F>(net);
+        Iter(self.view().walk_from(F::WIDTH, key, len))
+    }
+
     /// The prefix itself, if it is there, and all prefixes inside it, in order. Finding the first
     /// takes as long as a lookup.
     ///

@@ -7,10 +7,10 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use sapwood_qsbr::StaysOnItsThread;
 use smallvec::SmallVec;
 
-use super::family::Family;
+use super::family::{Family, Key};
 use super::fib::{NextHop, truncated};
 use super::raw::read::Published;
-use super::raw::view::View;
+use super::raw::view::{Steps, View};
 
 /// The reading methods of a type with a `view()`. `$life` is the lifetime of the references that
 /// they return.
@@ -31,7 +31,7 @@ macro_rules! lookup_methods {
         /// As [`lookup_value`](Self::lookup_value).
         pub fn lookup<$($fresh)?>($($self)+ $me, addr: F::Addr) -> Option<(F::Net, &$life V)> {
             let key = F::key(addr);
-            let (len, value) = $me.view().longest(key)?;
+            let (len, value) = $me.view().longest(key, F::WIDTH)?;
             Some((F::net_of(key, len), value))
         }
 
@@ -90,8 +90,63 @@ macro_rules! lookup_methods {
             let key = F::key(addr);
             Matches {
                 key,
-                found: $me.view().matches(key).into_iter(),
+                found: $me.view().matches(key, F::WIDTH).into_iter(),
             }
+        }
+
+        /// The longest prefix that covers this one, which may be this one itself, and its value;
+        /// bits after the length are taken as zeros.
+        ///
+        /// As [`lookup_value`](Self::lookup_value).
+        ///
+        /// ```
+        /// use sapwood::lpm::Ipv4Fib;
+        /// let fib = Ipv4Fib::from_iter([("10.0.0.0/8".parse()?, 1), ("10.1.2.0/24".parse()?, 2)]);
+        /// let snapshot = fib.snapshot();
+        /// let (net, hop) = snapshot.lookup_net("10.1.0.0/16".parse()?).unwrap();
+        /// assert_eq!((net.to_string().as_str(), *hop), ("10.0.0.0/8", 1));
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn lookup_net<$($fresh)?>($($self)+ $me, net: F::Net) -> Option<(F::Net, &$life V)> {
+            let (key, len) = truncated::<F>(net);
+            let (len, value) = $me.view().longest(key, len)?;
+            Some((F::net_of(key, len), value))
+        }
+
+        /// All prefixes that cover this one, which may be one of them, with their values, shortest
+        /// first. It takes no memory from the heap for up to 8 of them.
+        ///
+        /// As [`matches`](Self::matches).
+        ///
+        /// ```
+        /// use sapwood::lpm::Ipv4Fib;
+        /// let fib = Ipv4Fib::from_iter([
+        ///     ("0.0.0.0/0".parse()?, 0),
+        ///     ("10.0.0.0/8".parse()?, 1),
+        ///     ("10.1.0.0/16".parse()?, 2),
+        ///     ("10.1.2.0/24".parse()?, 3),
+        /// ]);
+        /// let snapshot = fib.snapshot();
+        /// let hops: Vec<_> = snapshot.covering("10.1.0.0/16".parse()?).map(|(_, hop)| *hop).collect();
+        /// assert_eq!(hops, [0, 1, 2]);
+        /// # Ok::<(), Box<dyn std::error::Error>>(())
+        /// ```
+        pub fn covering<$($fresh)?>($($self)+ $me, net: F::Net) -> Matches<$life, F, V> {
+            let (key, len) = truncated::<F>(net);
+            Matches {
+                key,
+                found: $me.view().matches(key, len).into_iter(),
+            }
+        }
+
+        /// Whether a prefix covers this one or lies inside it.
+        ///
+        /// As [`lookup_value`](Self::lookup_value), and a look at the root words inside the prefix
+        /// when nothing covers it.
+        pub fn overlaps(&self, net: F::Net) -> bool {
+            let (key, len) = truncated::<F>(net);
+            let view = self.view();
+            view.longest(key, len).is_some() || view.walk(F::WIDTH, key, len).next().is_some()
         }
     };
 }
@@ -189,6 +244,72 @@ impl<'g, F: Family, V: NextHop> FibView<'g, F, V> {
     }
 
     lookup_methods!([] 'g [&] self);
+
+    /// The prefix itself, if it is there, and all prefixes inside it, in order, without a snapshot.
+    /// Each root word is read when the walk comes there: of what is inside one word, the walk sees
+    /// one moment. A prefix that stays is found once; one that others insert or remove meanwhile
+    /// may be found or not. [`FibSnapshot`](crate::FibSnapshot) walks over one version.
+    ///
+    /// As [`FibSnapshot::covered_by`](crate::FibSnapshot::covered_by).
+    ///
+    /// ```
+    /// use sapwood::lpm::Ipv4Fib;
+    /// let fib = Ipv4Fib::from_iter([("10.0.0.0/8".parse()?, 1), ("10.1.2.0/24".parse()?, 2)]);
+    /// let inside = fib.read(|view| view.covered_by("10.1.0.0/16".parse().unwrap()).count());
+    /// assert_eq!(inside, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn covered_by(&self, net: F::Net) -> ViewIter<'g, F, V> {
+        let (key, len) = truncated::<F>(net);
+        ViewIter {
+            steps: self.view.walk(F::WIDTH, key, len),
+            _local: StaysOnItsThread::default(),
+        }
+    }
+
+    /// All prefixes in order, without a snapshot: as [`covered_by`](Self::covered_by).
+    ///
+    /// O(size of the root + prefixes) for the whole walk.
+    pub fn iter(&self) -> ViewIter<'g, F, V> {
+        self.iter_from(F::net_of(F::Key::ZERO, 0))
+    }
+
+    /// This prefix, if it is there, and all that come after it in order, without a snapshot: as
+    /// [`covered_by`](Self::covered_by).
+    ///
+    /// As [`FibSnapshot::iter_from`](crate::FibSnapshot::iter_from).
+    pub fn iter_from(&self, net: F::Net) -> ViewIter<'g, F, V> {
+        let (key, len) = truncated::<F>(net);
+        ViewIter {
+            steps: self.view.walk_from(F::WIDTH, key, len),
+            _local: StaysOnItsThread::default(),
+        }
+    }
+}
+
+impl<'g, F: Family, V: NextHop> IntoIterator for FibView<'g, F, V> {
+    type Item = (F::Net, &'g V);
+    type IntoIter = ViewIter<'g, F, V>;
+
+    fn into_iter(self) -> ViewIter<'g, F, V> {
+        self.iter()
+    }
+}
+
+/// Prefixes of a table that may change meanwhile, in the order of their addresses, shorter ones
+/// first. It stays on its thread, as its [`FibView`] does.
+pub struct ViewIter<'g, F: Family, V> {
+    steps: Steps<'g, F::Key, V, Published<'g>>,
+    _local: StaysOnItsThread,
+}
+
+impl<'g, F: Family, V> Iterator for ViewIter<'g, F, V> {
+    type Item = (F::Net, &'g V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, len, value) = self.steps.next()?;
+        Some((F::net_of(key, len), value))
+    }
 }
 
 /// Where the memory of a table is.

@@ -988,6 +988,151 @@ int sapwood_fib_iter_next(sapwood_fib_iter *iter, sapwood_prefix *prefix, uint64
 void sapwood_fib_iter_free(sapwood_fib_iter *iter);
 
 /*
+ * Finds the longest prefix that covers this one, which may be this one itself: (matched),
+ * (value). -ENOENT: there is none. With a reader: its thread. O(bits).
+ */
+int sapwood_fib_lookup_prefix(const sapwood_fib *fib, const sapwood_reader *reader,
+			      const sapwood_prefix *prefix, sapwood_prefix *matched,
+			      uint64_t *value);
+
+/*
+ * Finds all prefixes that cover this one, which may be one of them, shortest first. Returns
+ * how many there are, and stores the first (room) of them in (prefixes) and (values). An
+ * address has at most 129. With a reader: its thread. O(bits).
+ */
+int sapwood_fib_covering(const sapwood_fib *fib, const sapwood_reader *reader,
+			 const sapwood_prefix *prefix, sapwood_prefix *prefixes, uint64_t *values,
+			 size_t room);
+
+/*
+ * Makes an iterator over a prefix, if the snapshot has it, and all prefixes inside it; or over
+ * this prefix and all that come after it in order.
+ */
+int sapwood_fib_iter_covered(const sapwood_fib_snapshot *snapshot, const sapwood_prefix *prefix,
+			     sapwood_fib_iter **out);
+int sapwood_fib_iter_from(const sapwood_fib_snapshot *snapshot, const sapwood_prefix *prefix,
+			  sapwood_fib_iter **out);
+
+/*
+ * Makes an iterator over the fewest prefixes that give each address the value that it has in
+ * the snapshot; an address without a prefix stays without one. O(n log n).
+ */
+int sapwood_fib_iter_aggregated(const sapwood_fib_snapshot *snapshot, sapwood_fib_iter **out);
+
+/* A difference between two snapshots. */
+typedef struct sapwood_fib_change {
+	int kind;              /* enum sapwood_change_kind */
+	unsigned int reserved; /* 0 */
+	sapwood_prefix prefix;
+	uint8_t padding[6];    /* 0 */
+	uint64_t old_value;    /* its value in the old one; 0 when it is not there */
+	uint64_t new_value;    /* its value in the new one; 0 when it is not there */
+} sapwood_fib_change;
+
+/*
+ * Is called with differences in the order of prefixes, IPv4 first. It returns 0 to go on;
+ * another number ends the walk.
+ */
+typedef int (*sapwood_fib_diff_fn)(const sapwood_fib_change *change, void *ctx);
+
+/*
+ * Calls each(change, ctx) with all that differs, and returns 0 or what `each` returned. The
+ * snapshots may be of one table or of two. A table becomes the other by a transaction that
+ * inserts what was added or changed, and removes what was removed. O(both).
+ */
+int sapwood_fib_diff(const sapwood_fib_snapshot *before, const sapwood_fib_snapshot *after,
+		     sapwood_fib_diff_fn each, void *ctx);
+
+/*
+ * The longest prefix that covers all of these. -ENOENT: there is none, since they are of both
+ * families or count is 0. Any thread.
+ */
+int sapwood_prefix_supernet(const sapwood_prefix *prefixes, size_t count, sapwood_prefix *out);
+
+/*
+ * A set of addresses of both families, in sorted ranges. Threads may read one at the same
+ * time; nobody reads a set while it is changed. Out of memory, the process ends.
+ */
+typedef struct sapwood_ip_set sapwood_ip_set;
+
+/*
+ * Makes the empty set; the set of all addresses of `count` prefixes; of a text with a prefix,
+ * an address or a range (192.0.2.1-192.0.2.9) in each line, where a # begins a comment; or of
+ * all prefixes of a snapshot. -EINVAL: a line is none of these; the message says which. O(n
+ * log n).
+ */
+int sapwood_ip_set_new(sapwood_ip_set **out);
+int sapwood_ip_set_build(const sapwood_prefix *prefixes, size_t count, sapwood_ip_set **out);
+int sapwood_ip_set_parse(const char *text, sapwood_ip_set **out);
+int sapwood_ip_set_of_fib(const sapwood_fib_snapshot *snapshot, sapwood_ip_set **out);
+
+/* Frees a set. NULL does nothing. */
+void sapwood_ip_set_free(sapwood_ip_set *set);
+
+/*
+ * Inserts or removes all addresses of a prefix; bits after its length are taken as zeros.
+ * O(n), as ranges behind it move.
+ */
+int sapwood_ip_set_insert(sapwood_ip_set *set, const sapwood_prefix *prefix);
+int sapwood_ip_set_remove(sapwood_ip_set *set, const sapwood_prefix *prefix);
+
+/*
+ * Inserts or removes the addresses from `first` to `last`, both included, of 4 or 16 bytes in
+ * network order. -EINVAL: the last one is before the first.
+ */
+int sapwood_ip_set_insert_range(sapwood_ip_set *set, const void *first, const void *last,
+				size_t addr_len);
+int sapwood_ip_set_remove_range(sapwood_ip_set *set, const void *first, const void *last,
+				size_t addr_len);
+
+/*
+ * Returns 1 if the set has this address of 4 or 16 bytes in network order, otherwise 0.
+ * O(log n).
+ */
+int sapwood_ip_set_contains(const sapwood_ip_set *set, const void *addr, size_t addr_len);
+
+/* Returns 1 if the set has all addresses of a prefix, or any of them, otherwise 0. O(log n). */
+int sapwood_ip_set_covers(const sapwood_ip_set *set, const sapwood_prefix *prefix);
+int sapwood_ip_set_overlaps(const sapwood_ip_set *set, const sapwood_prefix *prefix);
+
+/* How two sets are combined. */
+enum sapwood_set_operation {
+	SAPWOOD_SET_UNION = 1,               /* the addresses of either */
+	SAPWOOD_SET_INTERSECTION = 2,        /* the addresses of both */
+	SAPWOOD_SET_DIFFERENCE = 3, /* the addresses of the first that the second does not have */
+	SAPWOOD_SET_SYMMETRIC_DIFFERENCE = 4 /* the addresses of one of them only */
+};
+
+/* Makes a new set of two; or of all addresses that a set does not have. O(n). */
+int sapwood_ip_set_combine(const sapwood_ip_set *set, int operation, const sapwood_ip_set *other,
+			   sapwood_ip_set **out);
+int sapwood_ip_set_complement(const sapwood_ip_set *set, sapwood_ip_set **out);
+
+/*
+ * Returns 1 if both have the same addresses, or if all addresses of `set` are in `other`,
+ * otherwise 0. O(n).
+ */
+int sapwood_ip_set_equal(const sapwood_ip_set *set, const sapwood_ip_set *other);
+int sapwood_ip_set_is_subset(const sapwood_ip_set *set, const sapwood_ip_set *other);
+
+/* The number of ranges that do not touch each other; 0: the set is empty. O(1). */
+int sapwood_ip_set_ranges(const sapwood_ip_set *set, size_t *count);
+
+/*
+ * Is called with prefixes or ranges in order, IPv4 first. It returns 0 to go on; another
+ * number ends the walk.
+ */
+typedef int (*sapwood_ip_set_fn)(const sapwood_prefix *prefix, void *ctx);
+typedef int (*sapwood_ip_set_range_fn)(const uint8_t *first, const uint8_t *last, size_t addr_len, void *ctx);
+
+/*
+ * Calls each(...) with the fewest prefixes of the set, or with its ranges, and returns 0 or
+ * what `each` returned. O(n).
+ */
+int sapwood_ip_set_each(const sapwood_ip_set *set, sapwood_ip_set_fn each, void *ctx);
+int sapwood_ip_set_each_range(const sapwood_ip_set *set, sapwood_ip_set_range_fn each, void *ctx);
+
+/*
  * A saved table of routes, read where it lies. The program `sapwood`, the Python package, and
  * the snapshots of sapwood_fib and of sapwood_routes save such files. Its next hops may have
  * names; of one whose next hops are numbers, sapwood_fib_open makes a table, and of one with

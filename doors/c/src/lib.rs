@@ -42,12 +42,14 @@ pub mod closest;
 pub mod domain;
 pub mod error;
 pub mod fib;
+pub mod fib_covers;
 pub mod fib_file;
 pub mod fib_versions;
 pub mod file;
 pub mod flow;
 pub mod handle;
 pub mod input;
+pub mod ip_set;
 pub mod iter;
 pub mod key;
 pub mod lists;
@@ -111,6 +113,8 @@ pub const HEADER: &[&[c_api::Item]] = &[
     prefix::API,
     fib::API,
     fib_versions::API,
+    fib_covers::API,
+    ip_set::API,
     fib_file::API,
     routes::API,
     routes_versions::API,

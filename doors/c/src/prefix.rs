@@ -69,6 +69,18 @@ pub unsafe fn prefix(at: *const sapwood_prefix) -> Outcome<IpNet> {
     unsafe { &*at }.net()
 }
 
+/// The prefixes of both families in a list.
+pub fn families(all: &[sapwood_prefix]) -> Outcome<(Vec<Ipv4Net>, Vec<Ipv6Net>)> {
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for prefix in all {
+        match prefix.net()? {
+            IpNet::V4(net) => v4.push(net),
+            IpNet::V6(net) => v6.push(net),
+        }
+    }
+    Ok((v4, v6))
+}
+
 /// The address that C points to.
 ///
 /// # Safety

@@ -421,6 +421,19 @@ pub unsafe fn iter<T: Versioned>(
     snapshot: *const Handle<SnapshotBody<T>>,
     out: *mut *mut Handle<IterBody<T>>,
 ) -> Outcome {
+    // SAFETY: C.
+    unsafe { walk(snapshot, out, T::iter) }
+}
+
+/// Makes an iterator of what `make` walks over in a snapshot.
+///
+/// # Safety
+/// C.
+pub unsafe fn walk<T: Versioned>(
+    snapshot: *const Handle<SnapshotBody<T>>,
+    out: *mut *mut Handle<IterBody<T>>,
+    make: impl FnOnce(&'static T::Snapshot) -> Walk<T>,
+) -> Outcome {
     let out = input::place(out, "out")?;
     // SAFETY: C.
     let body = unsafe { Handle::shared(snapshot) }?;
@@ -428,7 +441,7 @@ pub unsafe fn iter<T: Versioned>(
     // SAFETY: the snapshot lies in the `Arc`, and `IterBody` drops that after the walk.
     let lent: &'static T::Snapshot = unsafe { &*Arc::as_ptr(&kept) };
     let iter = IterBody {
-        walk: T::iter(lent),
+        walk: make(lent),
         _snapshot: kept,
     };
     // SAFETY: C.

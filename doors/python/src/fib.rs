@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
-use sapwood::lpm::IpFib;
+use sapwood::lpm::{IpFib, IpFibView};
 
 use crate::address::{Key, key_of, prefix_of};
 use crate::batch::{self, Addresses};
@@ -290,6 +290,52 @@ impl Fib {
         })
     }
 
+    /// All prefixes that cover an address or a prefix, itself included, shortest first, with their
+    /// values.
+    ///
+    /// >>> fib = Fib({"0.0.0.0/0": 0, "10.0.0.0/8": 1, "10.1.0.0/16": 2})
+    /// >>> fib.covering("10.1.0.0/16")
+    /// [('0.0.0.0/0', 0), ('10.0.0.0/8', 1), ('10.1.0.0/16', 2)]
+    #[pyo3(signature = (key, /))]
+    fn covering<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+        let net = prefix_of(key)?;
+        self.list(key.py(), || {
+            let covering = |view: IpFibView<'_, u32>| {
+                let found = view.covering(net);
+                found.map(|(net, number)| (net, *number)).collect()
+            };
+            self.table.read(covering)
+        })
+    }
+
+    /// A table with the fewest prefixes that give each address the same value as this one does; an
+    /// address without a prefix stays without one. Values are the same if they have one number:
+    /// see next_hops(). O(n log n).
+    ///
+    /// >>> fib = Fib({"10.0.0.0/9": "a", "10.128.0.0/9": "a", "10.1.0.0/16": "b"})
+    /// >>> dict(fib.aggregated())
+    /// {'10.0.0.0/8': 'a', '10.1.0.0/16': 'b'}
+    fn aggregated(&self, py: Python<'_>) -> PyResult<Self> {
+        self.copy_of(py, sapwood::lpm::aggregate)
+    }
+
+    /// What is different in a newer table: a list of tuples (prefix, old value, new value) of the
+    /// prefixes whose values differ, in order. `default` stands for no value. Values differ if they
+    /// are neither the same object nor equal. O(prefixes of both).
+    ///
+    /// >>> old, new = Fib({"10.0.0.0/8": 1, "::/0": 2}), Fib({"10.0.0.0/8": 3})
+    /// >>> old.diff(new)
+    /// [('10.0.0.0/8', 1, 3), ('::/0', 2, None)]
+    #[pyo3(signature = (newer, /, *, default=None))]
+    fn diff<'py>(
+        &self,
+        py: Python<'py>,
+        newer: &Bound<'py, Fib>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        self.differences(py, newer.get(), default)
+    }
+
     /// Looks up many addresses, without the interpreter's lock.
     ///
     /// `addresses` is an array of 32-bit IPv4 addresses (dtype uint32; or uint64 or int64 with
@@ -379,30 +425,7 @@ impl Fib {
 
     /// Another table with the same prefixes and the same objects.
     fn copy(&self, py: Python<'_>) -> PyResult<Self> {
-        let (objects, entries) = self.objects.with(py, |from| {
-            let entries = self.entries();
-            let to = SharedObjects::default();
-            let mut numbers = vec![None; from.uses().count()];
-            let copied = to.with(py, |to| {
-                let mut number_of = |number: u32| -> PyResult<u32> {
-                    if let Some(known) = numbers[number as usize] {
-                        to.again(known);
-                        return Ok(known);
-                    }
-                    let none = py.None();
-                    let object = from.get(number).unwrap_or(&none);
-                    let new = to.take(object.bind(py))?;
-                    numbers[number as usize] = Some(new);
-                    Ok(new)
-                };
-                let entries = entries.into_iter();
-                entries
-                    .map(|(net, number)| Ok((net, number_of(number)?)))
-                    .collect::<PyResult<Vec<_>>>()
-            });
-            Ok::<_, PyErr>((to, copied?))
-        })?;
-        Self::with_numbers(py, self.root_bits, objects, entries)
+        self.copy_of(py, |entries| entries)
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {

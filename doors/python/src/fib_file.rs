@@ -212,7 +212,7 @@ impl FibFile {
         &self,
         key: &Bound<'py, PyAny>,
     ) -> PyResult<Option<(String, Bound<'py, PyAny>)>> {
-        let Some((net, hop)) = self.file.covering(key_of(key)?.prefix()) else {
+        let Some((net, hop)) = self.file.lookup_net(key_of(key)?.prefix()) else {
             return Ok(None);
         };
         Ok(Some((net.to_string(), self.object(key.py(), hop)?)))

@@ -1,13 +1,13 @@
 //! What the methods of `Fib` are made of: prefixes in a table, and their objects by number.
 
-use std::net::IpAddr;
+use std::cmp::Ordering;
 
 use ipnet::IpNet;
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString, PyTuple};
 use sapwood::Builder;
-use sapwood::lpm::{Family, FibView, IpFib, IpFibView, NextHop};
+use sapwood::lpm::{IpFib, IpFibView};
 
 use crate::address::Key;
 use crate::errors::refused;
@@ -15,48 +15,27 @@ use crate::fib::Fib;
 use crate::objects::SharedObjects;
 use crate::snapshot_iter::{Kind, Numbered, Place, SnapshotIter};
 
-/// The longest prefix that covers a prefix, itself included, and its value.
-fn covering<'g, F: Family, V: NextHop>(
-    view: &FibView<'g, F, V>,
-    address: F::Addr,
-    length: u8,
-) -> Option<(F::Net, &'g V)>
-where
-    F::Net: Into<IpNet> + Copy,
-{
-    let mut found = view.matches(address);
-    found.rfind(|(net, _)| (*net).into().prefix_len() <= length)
-}
-
 /// The longest prefix that covers this key, and its value.
 pub fn longest(view: &IpFibView<'_, u32>, key: Key) -> Option<(IpNet, u32)> {
-    match key {
-        Key::Address(address) => view.lookup(address).map(|(net, value)| (net, *value)),
-        Key::Prefix(IpNet::V4(net)) => covering(&view.v4(), net.addr(), net.prefix_len())
-            .map(|(found, value)| (found.into(), *value)),
-        Key::Prefix(IpNet::V6(net)) => covering(&view.v6(), net.addr(), net.prefix_len())
-            .map(|(found, value)| (found.into(), *value)),
-    }
+    let found = match key {
+        Key::Address(address) => view.lookup(address),
+        Key::Prefix(net) => view.lookup_net(net),
+    };
+    found.map(|(net, value)| (net, *value))
 }
 
 /// All prefixes that cover this key, shortest first; a prefix itself is not among them.
 pub fn above(view: &IpFibView<'_, u32>, key: Key) -> Vec<(IpNet, u32)> {
-    let (address, below) = match key {
-        Key::Address(address) => (address, 129),
-        Key::Prefix(net) => (net.addr(), net.prefix_len()),
-    };
-    let all: Vec<(IpNet, u32)> = match address {
-        IpAddr::V4(address) => (view.v4().matches(address))
-            .map(|(net, value)| (net.into(), *value))
-            .collect(),
-        IpAddr::V6(address) => (view.v6().matches(address))
-            .map(|(net, value)| (net.into(), *value))
-            .collect(),
-    };
-    all.into_iter()
-        .filter(|(net, _)| net.prefix_len() < below)
-        .collect()
+    let all = view.covering(key.prefix());
+    let all = all.map(|(net, value)| (net, *value));
+    match key {
+        Key::Address(_) => all.collect(),
+        Key::Prefix(prefix) => all.filter(|(net, _)| *net != prefix).collect(),
+    }
 }
+
+/// The objects of a table, in the order of its prefixes.
+type Held = Vec<(IpNet, Py<PyAny>)>;
 
 /// `KeyError` for a key that is not there.
 pub fn absent(key: &Bound<'_, PyAny>) -> PyErr {
@@ -198,6 +177,92 @@ impl Fib {
             objects.give_back(number);
             Ok(object)
         })
+    }
+
+    /// Another table with the prefixes that `choose` makes of those of this one, and the same
+    /// objects.
+    pub(crate) fn copy_of(
+        &self,
+        py: Python<'_>,
+        choose: impl FnOnce(Vec<(IpNet, u32)>) -> Vec<(IpNet, u32)>,
+    ) -> PyResult<Fib> {
+        let (objects, entries) = self.objects.with(py, |from| {
+            let entries = choose(self.entries());
+            let to = SharedObjects::default();
+            let mut numbers = vec![None; from.uses().count()];
+            let copied = to.with(py, |to| {
+                let mut number_of = |number: u32| -> PyResult<u32> {
+                    if let Some(known) = numbers[number as usize] {
+                        to.again(known);
+                        return Ok(known);
+                    }
+                    let none = py.None();
+                    let object = from.get(number).unwrap_or(&none);
+                    let new = to.take(object.bind(py))?;
+                    numbers[number as usize] = Some(new);
+                    Ok(new)
+                };
+                let entries = entries.into_iter();
+                entries
+                    .map(|(net, number)| Ok((net, number_of(number)?)))
+                    .collect::<PyResult<Vec<_>>>()
+            });
+            Ok::<_, PyErr>((to, copied?))
+        })?;
+        Self::with_numbers(py, self.root_bits, objects, entries)
+    }
+
+    /// All prefixes with their objects.
+    fn held(&self, py: Python<'_>) -> Held {
+        self.objects.with(py, |objects| {
+            let object = |number| objects.get(number).map(|object| object.clone_ref(py));
+            let entries = self.entries().into_iter();
+            entries
+                .filter_map(|(net, number)| Some((net, object(number)?)))
+                .collect()
+        })
+    }
+
+    /// The prefixes whose objects differ in a newer table, with both; `default` is for none.
+    pub(crate) fn differences<'py>(
+        &self,
+        py: Python<'py>,
+        newer: &Fib,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let default = default.unwrap_or_else(|| py.None());
+        let (mut old, mut new) = (
+            self.held(py).into_iter().peekable(),
+            newer.held(py).into_iter().peekable(),
+        );
+        let mut changes = Vec::new();
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((old, _)), Some((new, _))) => old.cmp(new),
+            };
+            let (one, other) = (
+                old.next_if(|_| order.is_le()),
+                new.next_if(|_| order.is_ge()),
+            );
+            if let (Some((_, one)), Some((_, other))) = (&one, &other)
+                && (one.is(other) || one.bind(py).eq(other)?)
+            {
+                continue;
+            }
+            let Some((net, _)) = one.as_ref().or(other.as_ref()) else {
+                break;
+            };
+            let net = PyString::new(py, &net.to_string()).into_any().unbind();
+            let [one, other] = [one, other].map(|held| match held {
+                Some((_, object)) => object,
+                None => default.clone_ref(py),
+            });
+            changes.push(PyTuple::new(py, [net, one, other])?);
+        }
+        PyList::new(py, changes)
     }
 
     /// Prefixes and values as a list of pairs.

@@ -14,6 +14,7 @@ mod fib;
 mod fib_file;
 mod fib_saved;
 mod fib_table;
+mod ip_set;
 #[cfg(target_os = "linux")]
 mod live;
 #[cfg(target_os = "linux")]
@@ -55,6 +56,8 @@ mod native {
     use super::fib::Fib;
     #[pymodule_export]
     use super::fib_file::FibFile;
+    #[pymodule_export]
+    use super::ip_set::{IpSet, supernet};
     #[cfg(target_os = "linux")]
     #[pymodule_export]
     use super::live_fib::{LiveFib, LiveFibWriter};

@@ -100,6 +100,7 @@ def test_answers_are_those_of_ipaddress(items, asked, hosts):
         found = oracle.above(net)
         assert fib.lookup(net) == (shown(oracle, found)[-1] if found else None)
         assert fib.parents(net) == shown(oracle, [n for n in found if n != net])
+        assert fib.covering(net) == shown(oracle, found)
         assert fib.covered(net) == shown(oracle, oracle.inside(net))
         assert fib.children(net) == shown(oracle, oracle.children(net))
     for again in (Fib(dict(fib)), copy.copy(fib), pickle.loads(pickle.dumps(fib)), fib.copy()):

@@ -21,8 +21,9 @@ use sapwood_qp::{QpStore, QpStoreMemory, Version};
 /// wait, and snapshots.
 ///
 /// - A lookup descends once in a [`QpStore`], whose keys have a byte for each four bits, and goes
-///   back up along the path to the longest match. For addresses alone, a
-///   [`Fib`](crate::Fib) is quicker.
+///   back up along the path to the longest match. It is not for addresses alone: there a
+///   [`Fib`](crate::Fib) answers many times as many, and prefix-trie three to ten times as many
+///   (`docs/figures.md`).
 /// - A lookup works on one version, so it sees all of a commit or nothing. [`insert`](Self::insert)
 ///   and [`remove`](Self::remove) commit one change each; a [`BitTxn`] publishes any number with
 ///   one store.

@@ -176,9 +176,45 @@ impl FibFile {
     /// The longest prefix that covers a prefix, itself included, and what it leads to.
     ///
     /// As [`lookup`](Self::lookup).
-    pub fn covering(&self, net: IpNet) -> Option<(IpNet, HopRef)> {
+    pub fn lookup_net(&self, net: IpNet) -> Option<(IpNet, HopRef)> {
         let (len, word) = self.file.lookup(Tagged::of(net))?;
         found(net.addr(), len, *word)
+    }
+
+    /// All prefixes that cover a prefix, itself included, shortest first.
+    ///
+    /// As [`matches`](Self::matches).
+    pub fn covering(&self, net: IpNet) -> impl Iterator<Item = (IpNet, HopRef)> {
+        let matches = self.file.matches(Tagged::of(net));
+        matches.filter_map(move |(len, word)| found(net.addr(), len, *word))
+    }
+
+    /// The prefix itself, if it is there, and all prefixes inside it, in order.
+    ///
+    /// As [`lookup`](Self::lookup), and O(1) on average for each.
+    ///
+    /// ```
+    /// use sapwood::lpm::{FibFile, FibFileBuilder, SavedHop};
+    /// # let path = std::env::temp_dir().join(format!("sapwood-doc-in-{}.routes", std::process::id()));
+    /// let mut builder = FibFileBuilder::new();
+    /// for (net, hop) in [("10.0.0.0/8", 1), ("10.1.0.0/16", 2), ("10.1.2.0/24", 3)] {
+    ///     let hop = builder.hop(&SavedHop::Number(hop))?;
+    ///     builder.insert(net.parse()?, hop)?;
+    /// }
+    /// builder.save(&path)?;
+    /// let file = FibFile::open(&path)?;
+    /// let nets = |found: &mut dyn Iterator<Item = (ipnet::IpNet, _)>| {
+    ///     found.map(|(net, _)| net.to_string()).collect::<Vec<_>>()
+    /// };
+    /// let net = "10.1.0.0/16".parse()?;
+    /// assert_eq!(nets(&mut file.covered_by(net)), ["10.1.0.0/16", "10.1.2.0/24"]);
+    /// assert_eq!(nets(&mut file.covering(net)), ["10.0.0.0/8", "10.1.0.0/16"]);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn covered_by(&self, net: IpNet) -> impl Iterator<Item = (IpNet, HopRef)> {
+        let all = self.file.covered_by(Tagged::of(net));
+        all.filter_map(|(bits, word)| Some((net_of(bits.as_prefix())?, HopRef(*word))))
     }
 
     /// All prefixes of an address, shortest first.

@@ -359,11 +359,6 @@ impl RootPrefixes {
         &self.words()[self.set().len()..]
     }
 
-    pub(crate) fn get(self, heap: usize) -> Option<u32> {
-        let set = self.set();
-        set.has(heap).then(|| self.values()[set.rank(heap)])
-    }
-
     /// The block below a slot, or 0.
     pub(crate) fn child(self, slot: usize) -> u32 {
         let kids = self.kids();

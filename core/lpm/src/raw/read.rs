@@ -6,10 +6,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sapwood_arena::prefetch;
 use smallvec::SmallVec;
 
-use super::node::Mem;
+use super::node::{Mem, Prefixes};
 use crate::family::Key;
 use crate::sync;
-use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, ones};
+use sapwood_format::lpm::{CHILD, REF, SLOTS, STRIDE, Set, Word, child_of, len_of, ones};
 
 /// A source of root words.
 pub(crate) trait Words: Copy {
@@ -312,7 +312,7 @@ impl<W: Words> Reading<W> {
 
     /// The same table with its newest root, after a lookup met the mark of one that has grown.
     #[inline(always)]
-    fn newest(self) -> Option<Self> {
+    pub(crate) fn newest(self) -> Option<Self> {
         let (words, bits) = self.words.newest(self.mem)?;
         Some(Reading {
             words,
@@ -407,25 +407,36 @@ impl<W: Words> Reading<W> {
         }
     }
 
-    /// The longest prefix of the address.
-    pub(crate) fn longest<K: Key>(self, key: K) -> Option<Match> {
+    /// The longest prefix of the address that has at most this many bits.
+    pub(crate) fn longest<K: Key>(self, key: K, most: u8) -> Option<Match> {
+        let mut best = None;
+        if u32::from(most) < self.bits {
+            self.each_root_prefix(key, most, |found| best = Some(found));
+            return best;
+        }
         let word = self.words.word(key.top(self.bits));
-        let mut best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
-        match self.on_the_way(word, key, |found| best = Some(found)) {
+        best = (word.mark() != 0).then(|| (word.mark() as u8 - 1, word.value()));
+        match self.on_the_way(word, key, most, |found| best = Some(found)) {
             Ok(()) => best,
-            Err(Moved) => self.newest()?.longest(key),
+            Err(Moved) => self.newest()?.longest(key, most),
         }
     }
 
-    /// All prefixes of the address, shortest first.
-    pub(crate) fn matches<K: Key>(self, key: K) -> SmallVec<[Match; 16]> {
+    /// All prefixes of the address that have at most this many bits, shortest first.
+    pub(crate) fn matches<K: Key>(self, key: K, most: u8) -> SmallVec<[Match; 16]> {
+        let mut all = SmallVec::new();
+        if u32::from(most) <= self.bits {
+            self.each_root_prefix(key, most, |found| all.push(found));
+            return all;
+        }
         // The word is read first: what it says of the longer prefixes is of one moment.
         let word = self.words.word(key.top(self.bits));
-        let mut all = SmallVec::new();
         self.each_root_prefix(key, self.bits as u8, |found| all.push(found));
-        match self.on_the_way(word, key, |found| all.push(found)) {
+        match self.on_the_way(word, key, most, |found| all.push(found)) {
             Ok(()) => all,
-            Err(Moved) => self.newest().map_or(all, |newest| newest.matches(key)),
+            Err(Moved) => self
+                .newest()
+                .map_or(all, |newest| newest.matches(key, most)),
         }
     }
 
@@ -436,14 +447,16 @@ impl<W: Words> Reading<W> {
         while root_prefixes != 0 {
             // SAFETY: as for nodes.
             let s = unsafe { self.mem.root_prefixes(root_prefixes) };
-            for len in u32::from(depth != 0)..=STRIDE {
-                if depth + len > u32::from(most) {
+            let set = s.set();
+            for heap in set.around(rest.top(STRIDE)) {
+                let len = depth + len_of(heap);
+                if len > u32::from(most) {
                     return;
                 }
-                let bits = if len == 0 { 0 } else { rest.top(len) };
-                if let Some(value) = s.get(Set::heap(len, bits)) {
-                    f(((depth + len) as u8, value));
-                }
+                f((len as u8, s.values()[set.rank(heap)]));
+            }
+            if depth + STRIDE >= u32::from(most) {
+                return;
             }
             root_prefixes = s.child(rest.top(STRIDE));
             rest = rest.skip(STRIDE);
@@ -451,8 +464,15 @@ impl<W: Words> Reading<W> {
         }
     }
 
-    /// Each prefix of the address that is longer than the root, shortest first.
-    fn on_the_way<K: Key>(self, word: Word, key: K, mut f: impl FnMut(Match)) -> Result<(), Moved> {
+    /// Each prefix of the address that is longer than the root and has at most this length,
+    /// shortest first.
+    fn on_the_way<K: Key>(
+        self,
+        word: Word,
+        key: K,
+        most: u8,
+        mut f: impl FnMut(Match),
+    ) -> Result<(), Moved> {
         let (mut node, mut rest, mut depth) = (word.child(), key.skip(self.bits), self.bits);
         while node != 0 {
             // SAFETY: what a root word reaches is live while the version is kept.
@@ -461,18 +481,24 @@ impl<W: Words> Reading<W> {
                 if lone.is_moved() {
                     return Err(Moved);
                 }
-                if lone.matches(rest.word(0)) {
+                if depth + lone.len() <= u32::from(most) && lone.matches(rest.word(0)) {
                     f(((depth + lone.len()) as u8, lone.value));
                 }
                 return Ok(());
             }
-            let prefixes = n.prefixes();
-            for len in 1..=STRIDE {
-                if let Some(value) = prefixes.get(Set::heap(len, rest.top(len))) {
-                    f(((depth + len) as u8, value));
+            let slot = rest.top(STRIDE);
+            let Prefixes { set, values } = n.prefixes();
+            for heap in set.around(slot) {
+                let len = depth + len_of(heap);
+                if len > u32::from(most) {
+                    return Ok(());
                 }
+                f((len as u8, values[set.rank(heap)]));
             }
-            node = child_of(n.slot(rest.top(STRIDE)));
+            if depth + STRIDE >= u32::from(most) {
+                return Ok(());
+            }
+            node = child_of(n.slot(slot));
             rest = rest.skip(STRIDE);
             depth += STRIDE;
         }

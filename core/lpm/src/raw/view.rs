@@ -77,8 +77,8 @@ impl<'a, V, W: Words> View<'a, V, W> {
             .values(addrs, key, out, |r| one(self.option(r)));
     }
 
-    pub(crate) fn longest<K: Key>(self, key: K) -> Option<(u8, &'a V)> {
-        let (len, r) = self.reading.longest(key)?;
+    pub(crate) fn longest<K: Key>(self, key: K, most: u8) -> Option<(u8, &'a V)> {
+        let (len, r) = self.reading.longest(key, most)?;
         Some((len, self.get(r)))
     }
 
@@ -86,14 +86,22 @@ impl<'a, V, W: Words> View<'a, V, W> {
         self.option(self.reading.exact(key, len))
     }
 
-    pub(crate) fn matches<K: Key>(self, key: K) -> SmallVec<[(u8, &'a V); 8]> {
-        let all = self.reading.matches(key);
+    pub(crate) fn matches<K: Key>(self, key: K, most: u8) -> SmallVec<[(u8, &'a V); 8]> {
+        let all = self.reading.matches(key, most);
         all.into_iter().map(|(len, r)| (len, self.get(r))).collect()
     }
 
     pub(crate) fn walk<K: Key>(self, width: u8, key: K, len: u8) -> Steps<'a, K, V, W> {
         Steps {
             walk: Walk::within(self.reading, u32::from(width), key, u32::from(len)),
+            view: self,
+        }
+    }
+
+    /// A walk over this prefix and all that come after it in order.
+    pub(crate) fn walk_from<K: Key>(self, width: u8, key: K, len: u8) -> Steps<'a, K, V, W> {
+        Steps {
+            walk: Walk::from(self.reading, u32::from(width), key, u32::from(len)),
             view: self,
         }
     }

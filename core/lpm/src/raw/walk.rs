@@ -30,8 +30,12 @@ struct Level<K> {
 }
 
 /// A walk over prefixes: bits, length, value.
+///
+/// When the root grows meanwhile, the walk goes on in the new root, with what it has not visited.
 pub(crate) struct Walk<K, W> {
     reading: Reading<W>,
+    /// Whether this is a newer root than the one with which the walk has begun.
+    is_newer: bool,
     width: u32,
     stack: SmallVec<[Level<K>; 6]>,
     /// The next prefix, when it is a lone one.
@@ -46,6 +50,7 @@ impl<K: Key, W: Words> Walk<K, W> {
     pub(crate) fn within(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
         let mut walk = Walk {
             reading,
+            is_newer: false,
             width,
             stack: SmallVec::new(),
             lone: None,
@@ -80,15 +85,74 @@ impl<K: Key, W: Words> Walk<K, W> {
         walk
     }
 
+    /// A walk over the prefix itself and all that come after it in order.
+    pub(crate) fn from(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
+        let mut walk = Walk {
+            reading,
+            is_newer: false,
+            width,
+            stack: SmallVec::new(),
+            lone: None,
+        };
+        let (mut place, mut depth, mut rest) = (Place::Root(reading.words.root_prefixes()), 0, key);
+        loop {
+            if let Some(lone) = walk.lone_at(place, key.first(depth), depth) {
+                walk.lone = ((lone.0, u32::from(lone.1)) >= (key, len)).then_some(lone);
+                return walk;
+            }
+            let path = key.first(depth);
+            let slot = rest.top(STRIDE);
+            let mut level = walk.level(place, path, depth);
+            level.slots = level.slots >> slot << slot;
+            let here = level.slots >> slot & 1 != 0;
+            if len <= depth + STRIDE {
+                // In the slot, prefixes are left out that are shorter than the given one.
+                if here {
+                    level.slots &= level.slots - 1;
+                    level.at = slot;
+                    level.len = (len - depth).max(u32::from(depth != 0));
+                }
+                walk.stack.push(level);
+                return walk;
+            }
+            if here {
+                level.slots &= level.slots - 1;
+            }
+            walk.stack.push(level);
+            match walk.below(place, path, depth, slot) {
+                Some(next) => place = next,
+                None => return walk,
+            }
+            depth += STRIDE;
+            rest = rest.skip(STRIDE);
+        }
+    }
+
     /// The stride below a slot.
-    fn below(&self, place: Place, path: K, depth: u32, slot: usize) -> Option<Place> {
+    fn below(&mut self, place: Place, path: K, depth: u32, slot: usize) -> Option<Place> {
         let Reading {
             mem, words, bits, ..
         } = self.reading;
         match place {
             Place::Root(_) if depth + STRIDE == bits => {
-                let word = words.word(path.put(depth, STRIDE, slot).top(bits));
-                (word.child() != 0).then(|| Place::Node(word.child()))
+                let path = path.put(depth, STRIDE, slot);
+                let node = words.word(path.top(bits)).child();
+                if node == 0 {
+                    return None;
+                }
+                // SAFETY: what a version reaches is live while it is kept.
+                if unsafe { mem.node(node) }
+                    .lone()
+                    .is_none_or(|lone| !lone.is_moved())
+                {
+                    return Some(Place::Node(node));
+                }
+                (self.reading, self.is_newer) = (self.reading.newest()?, true);
+                Some(self.in_root(path, depth + STRIDE))
+            }
+            // The blocks of an older root do not go so far down.
+            Place::Root(_) if self.is_newer => {
+                Some(self.in_root(path.put(depth, STRIDE, slot), depth + STRIDE))
             }
             Place::Root(0) => Some(Place::Root(0)),
             // SAFETY: what a version reaches is live while it is kept.
@@ -99,6 +163,21 @@ impl<K: Key, W: Words> Walk<K, W> {
                 (child != 0).then_some(Place::Node(child))
             }
         }
+    }
+
+    /// The stride of the root that is at the end of this path of so many bits.
+    fn in_root(&self, path: K, bits: u32) -> Place {
+        let mut block = self.reading.words.root_prefixes();
+        let mut rest = path;
+        for _ in 0..bits / STRIDE {
+            if block != 0 {
+                // SAFETY: what a version reaches is live while it is kept.
+                let root_prefixes = unsafe { self.reading.mem.root_prefixes(block) };
+                block = root_prefixes.child(rest.top(STRIDE));
+            }
+            rest = rest.skip(STRIDE);
+        }
+        Place::Root(block)
     }
 
     /// The lone prefix in the place of a stride.
@@ -126,7 +205,7 @@ impl<K: Key, W: Words> Walk<K, W> {
         }
     }
 
-    fn level(&self, place: Place, path: K, depth: u32) -> Level<K> {
+    fn level(&mut self, place: Place, path: K, depth: u32) -> Level<K> {
         let (set, _) = self.prefixes(place);
         let begins = |slots: u64, heap| slots | 1 << slots_of(heap).start;
         let mut slots = set.iter().fold(0, begins);
@@ -138,9 +217,8 @@ impl<K: Key, W: Words> Walk<K, W> {
             }
             Place::Root(_) => {
                 let below = |slot: &usize| self.below(place, path, depth, *slot).is_some();
-                slots |= (0..64)
-                    .filter(below)
-                    .fold(0, |slots, slot| slots | 1 << slot);
+                let below = (0..64).filter(below);
+                slots |= below.fold(0, |slots, slot| slots | 1 << slot);
             }
         }
         Level {

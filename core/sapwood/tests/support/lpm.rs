@@ -119,19 +119,34 @@ pub fn ask<F: Kind>(fib: &Fib<F, u32>, oracle: &Lpm<u32>, address: u128, prefix:
         f.map(|(net, v)| (F::prefix(net), *v)).collect()
     };
     let matches = listed(oracle.matches(address));
+    let covered = listed(oracle.covered_by(prefix));
+    let all = listed(oracle.iter());
+    let mut covering = all.clone();
+    covering.retain(|(p, _)| p.covers(prefix));
+    let overlaps = !covering.is_empty() || !covered.is_empty();
+    let mut after = all;
+    after.retain(|(p, _)| (p.bits, p.len) >= (prefix.bits, prefix.len));
     fib.read(|view| {
         assert_eq!(found(view.lookup(addr)), longest);
         assert_eq!(view.lookup_value(addr).copied(), longest.map(|f| f.1));
         assert_eq!(view.get(net), oracle.get(prefix));
         assert_eq!(list(&mut view.matches(addr)), matches);
+        assert_eq!(list(&mut view.covering(net)), covering, "{net}");
+        assert_eq!(found(view.lookup_net(net)), covering.last().copied());
+        assert_eq!(view.overlaps(net), overlaps, "{net}");
+        assert_eq!(list(&mut view.covered_by(net)), covered, "{net}");
+        assert_eq!(list(&mut view.iter_from(net)), after, "{net}");
         let (addrs, mut values) = ([F::addr(prefix.bits), addr], [None; 2]);
         view.lookup_batch(&addrs, &mut values);
         assert_eq!(values, addrs.map(|addr| view.lookup_value(addr)));
     });
     assert_eq!(found(snapshot.lookup(addr)), longest);
     assert_eq!(snapshot.get(net), oracle.get(prefix));
-    let covered = list(&mut snapshot.covered_by(net));
-    assert_eq!(covered, listed(oracle.covered_by(prefix)), "{net}");
+    assert_eq!(list(&mut snapshot.covered_by(net)), covered, "{net}");
+    assert_eq!(list(&mut snapshot.covering(net)), covering, "{net}");
+    assert_eq!(list(&mut snapshot.iter_from(net)), after, "{net}");
+    assert_eq!(found(snapshot.lookup_net(net)), covering.last().copied());
+    assert_eq!(snapshot.overlaps(net), overlaps, "{net}");
     let children = list(&mut snapshot.children(net));
     assert_eq!(children, listed(oracle.children(prefix)), "{net}");
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sapwood::lpm::{Fib, Ipv4Fib, V4, V6};
+use sapwood_model::oracle::Prefix;
 
 use crate::support::lpm::{self as table, Kind, builder, steps};
 use crate::support::progress::Progress;
@@ -222,4 +223,71 @@ fn a_stalled_reader_makes_an_error_and_no_harm() {
     fib.reclaim(usize::MAX);
     fib.verify().unwrap();
     assert_eq!(fib.memory().waiting.0, 0);
+}
+
+/// Walks over a view beside a writer find each prefix that stays, once and in order, and nothing
+/// that never was there.
+#[test]
+fn walks_without_a_snapshot_find_what_stays() {
+    let addresses = addresses(6);
+    let lens = [0, 3, 6, 7, 9, 12, 13, 18, 24, 32];
+    let mut all: Vec<_> = addresses
+        .iter()
+        .flat_map(|bits| lens.map(|len| Prefix::truncated(*bits, len)))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    let (stays, goes): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(i, _)| i % 3 == 0);
+    let [stays, goes] = [stays, goes].map(|of| of.into_iter().map(|(_, p)| *p).collect::<Vec<_>>());
+    let fib: Fib<V4, u32> = builder(6).build().unwrap();
+    for p in &stays {
+        fib.insert(V4::net(*p), u32::from(p.len)).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut rng = fastrand::Rng::with_seed(9);
+            let mut handle = fib.reader("test").unwrap();
+            let mut walks = 0;
+            while !over.load(Ordering::Relaxed) || walks < 10 {
+                let view = handle.view();
+                let inside = all[rng.usize(0..all.len())];
+                let net = V4::net(inside);
+                let (found, expected): (Vec<_>, Box<dyn Fn(&Prefix) -> bool>) = match walks % 3 {
+                    0 => (
+                        view.covered_by(net).collect(),
+                        Box::new(|p| inside.covers(*p)),
+                    ),
+                    1 => (view.iter_from(net).collect(), Box::new(|p| *p >= inside)),
+                    _ => (view.covering(net).collect(), Box::new(|p| p.covers(inside))),
+                };
+                let found: Vec<_> = found
+                    .iter()
+                    .map(|(net, v)| (V4::prefix(*net), **v))
+                    .collect();
+                assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{net} {found:?}");
+                for (p, value) in &found {
+                    assert!(all.contains(p) && expected(p), "{net} {p:?}");
+                    assert_eq!(*value, u32::from(p.len));
+                }
+                for p in stays.iter().filter(|p| expected(p)) {
+                    assert!(found.iter().any(|(q, _)| q == p), "{net} lacks {p:?}");
+                }
+                walks += 1;
+                handle.quiescent();
+            }
+        });
+        let mut rng = fastrand::Rng::with_seed(10);
+        for _ in 0..steps(8_000) {
+            let p = goes[rng.usize(0..goes.len())];
+            if rng.bool() {
+                fib.insert(V4::net(p), u32::from(p.len)).unwrap();
+            } else {
+                fib.remove(V4::net(p)).unwrap();
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    fib.verify().unwrap();
 }

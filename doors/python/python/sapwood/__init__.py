@@ -1,6 +1,7 @@
 """Ordered maps for routes, names and ranges.
 
 Fib: IPv4 and IPv6 prefixes, looked up by longest prefix, one by one or in arrays.
+IpSet: sets of addresses: prefixes, ranges, union, difference.
 NameMap: an ordered dict of texts, bytes or domain names.
 RangeMap: ranges of integers, and the gaps between them.
 FibFile, NameFile: saved maps, read where they lie.

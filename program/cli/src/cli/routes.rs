@@ -89,6 +89,43 @@ Examples:
   sapwood routes lookup routes.lpm - --json < addresses.txt"
     )]
     Lookup(LookupArgs),
+    /// Finds the routes that cover prefixes, shortest first
+    #[command(
+        after_help = "Prints prefix, tab, next hop of each route that covers the prefix; the prefix \
+itself is one of them, if it is in the table. An address is the prefix of this address alone. For \
+several prefixes, or prefixes from stdin, the prefix and a tab come first. Prefixes that no route \
+covers are named on stderr; then the exit code is 1.
+
+Examples:
+  sapwood routes covering routes.lpm 192.0.2.0/24
+  sapwood routes covering --live /dev/shm/routes 2001:db8::/48
+  sapwood routes covering routes.lpm - --json < prefixes.txt"
+    )]
+    Covering(CoverArgs),
+    /// Finds the routes inside prefixes, in order
+    #[command(
+        after_help = "Prints prefix, tab, next hop of each route inside the prefix; the prefix \
+itself is the first of them, if it is in the table. For several prefixes, or prefixes from stdin, \
+the prefix and a tab come first. Prefixes without a route inside are named on stderr; then the exit \
+code is 1.
+
+Examples:
+  sapwood routes covered routes.lpm 10.0.0.0/8
+  sapwood routes covered --live /dev/shm/routes 2001:db8::/32
+  sapwood routes covered routes.lpm - --json < prefixes.txt"
+    )]
+    Covered(CoverArgs),
+    /// Prints the fewest routes with the same next hop for each address
+    #[command(
+        long_about = "Prints the fewest routes that give each address the same next hop as the \
+table does (ORTC, Draves and others 1999). An address without a route stays without one. The \
+routes are printed as \"routes export\" prints them, or written as a table with -o.",
+        after_help = "Examples:
+  sapwood routes aggregate routes.lpm > fewer.txt
+  sapwood routes aggregate routes.lpm -o fewer.lpm
+  sapwood routes aggregate --summary routes.lpm"
+    )]
+    Aggregate(AggregateArgs),
     /// Shows how many routes a table has, by prefix length and by next hop, and its size in bytes
     #[command(after_help = "Examples:
   sapwood routes stats routes.lpm
@@ -204,24 +241,17 @@ pub struct ServeArgs {
     pub keep: KeepArgs,
 }
 
-/// The arguments of `routes lookup`.
+/// How a table is asked.
 #[derive(Debug, Args)]
-pub struct LookupArgs {
+pub struct QueryArgs {
     /// The table.
     pub table: PathBuf,
     /// Whether it is a live map.
     #[command(flatten)]
     pub live: LiveArgs,
-    /// The addresses; "-" stands for the addresses on stdin, one in each line. A bad one
-    /// is reported with its number, the others are answered, and the exit code is 2.
-    #[arg(value_name = "ADDR", required = true)]
-    pub addresses: Vec<String>,
-    /// Stop at the first address that cannot be read, instead of answering the others.
+    /// Stop at the first query that cannot be read, instead of answering the others.
     #[arg(long)]
     pub strict: bool,
-    /// Print all prefixes that cover an address, shortest first.
-    #[arg(short, long)]
-    pub all: bool,
     /// Print JSON documents, one in each line.
     #[arg(long)]
     pub json: bool,
@@ -229,6 +259,55 @@ pub struct LookupArgs {
     /// answers, but it cannot crash the program.
     #[arg(long, conflicts_with = "live")]
     pub no_verify: bool,
+}
+
+/// The arguments of `routes lookup`.
+#[derive(Debug, Args)]
+pub struct LookupArgs {
+    /// How the table is asked.
+    #[command(flatten)]
+    pub query: QueryArgs,
+    /// The addresses; "-" stands for the addresses on stdin, one in each line. A bad one
+    /// is reported with its number, the others are answered, and the exit code is 2.
+    #[arg(value_name = "ADDR", required = true)]
+    pub addresses: Vec<String>,
+    /// Print all prefixes that cover an address, shortest first.
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+/// The arguments of `routes covering` and `routes covered`.
+#[derive(Debug, Args)]
+pub struct CoverArgs {
+    /// How the table is asked.
+    #[command(flatten)]
+    pub query: QueryArgs,
+    /// The prefixes; "-" stands for the prefixes on stdin, one in each line. A bad one is reported
+    /// with its number, the others are answered, and the exit code is 2.
+    #[arg(value_name = "PREFIX", required = true)]
+    pub prefixes: Vec<String>,
+}
+
+/// The arguments of `routes aggregate`.
+#[derive(Debug, Args)]
+pub struct AggregateArgs {
+    /// The table.
+    pub table: PathBuf,
+    /// Whether it is a live map.
+    #[command(flatten)]
+    pub live: LiveArgs,
+    /// Write a table to this file, and print nothing.
+    #[arg(short, long, value_name = "OUT", conflicts_with_all = ["json", "summary"])]
+    pub output: Option<PathBuf>,
+    /// Print only how many routes there are, before and after.
+    #[arg(short, long)]
+    pub summary: bool,
+    /// Print JSON documents, one in each line.
+    #[arg(long)]
+    pub json: bool,
+    /// With -o, print no summary.
+    #[arg(short, long, requires = "output")]
+    pub quiet: bool,
 }
 
 /// The arguments of the commands on a whole table.

@@ -41,25 +41,35 @@ impl Routed {
         }
     }
 
-    fn matches(&mut self, address: IpAddr) -> Result<Vec<(IpNet, u32)>, LiveError> {
+    fn covering(&mut self, net: IpNet) -> Result<Vec<(IpNet, u32)>, LiveError> {
         match self {
-            Routed::Known(table) => table.read(|view| match address {
-                IpAddr::V4(address) => {
-                    let found = view.v4().matches(address);
-                    found.map(|(net, number)| (net.into(), *number)).collect()
-                }
-                IpAddr::V6(address) => {
-                    let found = view.v6().matches(address);
-                    found.map(|(net, number)| (net.into(), *number)).collect()
-                }
+            Routed::Known(table) => table.read(|view| {
+                let found = view.covering(net);
+                found.map(|(net, number)| (net, *number)).collect()
             }),
             Routed::Checked(table) => {
-                let found = table.read(|table| table.covering(address.into()))?;
+                let found = table.read(|table| table.covering(net))?;
                 let found = found.into_iter();
                 Ok(found
-                    .filter_map(|(len, number)| Some((prefix(address, len)?, number)))
+                    .filter_map(|(len, number)| Some((prefix(net.addr(), len)?, number)))
                     .collect())
             }
+        }
+    }
+
+    fn covered(&mut self, net: IpNet) -> Result<Vec<(IpNet, u32)>, LiveError> {
+        match self {
+            Routed::Known(table) => table.read(|view| {
+                let found = view.covered_by(net);
+                found.map(|(net, number)| (net, *number)).collect()
+            }),
+            Routed::Checked(table) => table.read(|table| {
+                let inside = |found: &Result<(IpNet, u32), LiveError>| match found {
+                    Ok((found, _)) => net.contains(found),
+                    Err(_) => true,
+                };
+                table.iter().filter(inside).collect()
+            }),
         }
     }
 }
@@ -98,11 +108,24 @@ impl LiveTable {
         })
     }
 
-    /// All prefixes that cover an address, shortest first.
-    pub fn matches(&mut self, address: IpAddr) -> Result<Vec<(IpNet, String)>, Error> {
+    /// All prefixes that cover a prefix, itself included, shortest first.
+    pub fn covering(&mut self, net: IpNet) -> Result<Vec<(IpNet, String)>, Error> {
+        self.named(|table| table.covering(net))
+    }
+
+    /// A prefix and all prefixes inside it, in order.
+    pub fn covered(&mut self, net: IpNet) -> Result<Vec<(IpNet, String)>, Error> {
+        self.named(|table| table.covered(net))
+    }
+
+    /// What is found, with the names of the next hops.
+    fn named(
+        &mut self,
+        find: impl Fn(&mut Routed) -> Result<Vec<(IpNet, u32)>, LiveError>,
+    ) -> Result<Vec<(IpNet, String)>, Error> {
         let table = &mut self.table;
         self.next_hops.find(|text| {
-            let found = table.matches(address)?.into_iter();
+            let found = find(table)?.into_iter();
             Ok(found
                 .map(|(net, number)| Some((net, text(number)?)))
                 .collect())

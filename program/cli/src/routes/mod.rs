@@ -1,5 +1,6 @@
 //! `sapwood routes`: tables of routes, in files.
 
+mod aggregate;
 mod build;
 mod diff;
 pub mod load;
@@ -18,6 +19,9 @@ pub fn run(command: &RoutesCommand) -> Outcome {
         RoutesCommand::Build(args) => build::run(args),
         RoutesCommand::Serve(args) => lasting(serve_routes::run(args)),
         RoutesCommand::Lookup(args) => query::lookup(args),
+        RoutesCommand::Covering(args) => query::covering(args),
+        RoutesCommand::Covered(args) => query::covered(args),
+        RoutesCommand::Aggregate(args) => aggregate::run(args),
         RoutesCommand::Stats(args) => stats::stats(args),
         RoutesCommand::Verify(args) => stats::verify(args),
         RoutesCommand::Diff(args) => diff::run(args),

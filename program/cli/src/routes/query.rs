@@ -1,4 +1,4 @@
-//! `routes lookup` and `routes export`.
+//! `routes lookup`, `routes covering`, `routes covered` and `routes export`.
 
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use sapwood::lpm::{FibFile, SavedHop};
-use sapwood_routes::{Format, PLAIN_TEXT, Route, parse_hop, show_route};
+use sapwood_routes::{Format, PLAIN_TEXT, Route, parse_hop, parse_prefix, show_route};
 use serde_json::{Value, json};
 
 use super::load::Routes;
 use super::table;
-use crate::cli::routes::{ExportArgs, LookupArgs};
+use crate::cli::routes::{CoverArgs, ExportArgs, LookupArgs, QueryArgs};
 use crate::errors::{Answer, Error, Outcome, complain};
 use crate::live;
 use crate::live::routes::LiveTable;
@@ -20,98 +20,136 @@ use crate::output::Output;
 use crate::queries::{self, Batch};
 use crate::records::{Record, is_single, line_text};
 
+/// What is asked of a table about each prefix of a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// The longest prefix that covers it.
+    Longest,
+    /// All prefixes of an address.
+    All,
+    /// All prefixes that cover it.
+    Covering,
+    /// It, and all prefixes inside it.
+    Covered,
+}
+
+impl Question {
+    /// What stderr says when there is no route, before the prefix.
+    fn nothing(self) -> &'static str {
+        match self {
+            Question::Longest | Question::All => "no route to",
+            Question::Covering => "no route covers",
+            Question::Covered => "no route inside",
+        }
+    }
+}
+
 /// Prints the routes of addresses.
 pub fn lookup(args: &LookupArgs) -> Outcome {
+    let question = match args.all {
+        true => Question::All,
+        false => Question::Longest,
+    };
+    ask(&args.query, &args.addresses, question, |text| {
+        let address = address(text)?;
+        Ok((address.to_string(), address.into()))
+    })
+}
+
+/// Prints the routes that cover prefixes.
+pub fn covering(args: &CoverArgs) -> Outcome {
+    ask(&args.query, &args.prefixes, Question::Covering, prefix)
+}
+
+/// Prints the routes inside prefixes.
+pub fn covered(args: &CoverArgs) -> Outcome {
+    ask(&args.query, &args.prefixes, Question::Covered, prefix)
+}
+
+/// Answers the queries of a command; `parse` gives the text of one in the answer, and its prefix.
+fn ask(
+    args: &QueryArgs,
+    given: &[String],
+    question: Question,
+    parse: impl Fn(&str) -> Result<(String, IpNet), String>,
+) -> Outcome {
     let mut table = match args.live.wait() {
         Some(wait) => Source::Live(Box::new(LiveTable::open(&args.table, wait)?)),
         None => Source::Saved(table::open(&args.table, !args.no_verify)?),
     };
     let mut out = Output::lines(args.json);
-    let single = is_single(&args.addresses);
+    let single = is_single(given);
     let mut all = true;
     let batch = Batch {
         field: "query",
         null: false,
         strict: args.strict,
     };
-    let given = args.addresses.iter().map(OsStr::new);
+    let given = given.iter().map(OsStr::new);
     queries::each(given, &batch, &mut out, |out, record, place| {
-        let address = match record {
+        let query = match record {
             Record::TooLong(bytes) => Err(format!("a line of {bytes} bytes is not an address")),
             Record::Whole(text) => match line_text(text) {
                 None if place.is_some() => return Ok(Ok(())),
-                text => address(&text.unwrap_or_default()),
+                text => parse(&text.unwrap_or_default()),
             },
         };
-        let address = match address {
-            Ok(address) => address,
+        let (query, net) = match query {
+            Ok(query) => query,
             Err(what) => return Ok(Err(what)),
         };
-        let found = table.find(address, args.all)?;
+        let mut found = table.find(net, question)?;
         all &= !found.is_empty();
-        print(out, address, found, args, single)?;
+        if out.json {
+            let found = match question {
+                Question::Longest => json!(found.pop().as_ref().map(document)),
+                _ => json!(found.iter().map(document).collect::<Vec<_>>()),
+            };
+            return Ok(Ok(out.document(&json!({ "query": query, "found": found }))?));
+        }
+        if found.is_empty() {
+            complain(&format!("{} {query}", question.nothing()));
+        }
+        for (net, next_hop) in found {
+            let net = net.to_string();
+            let mut fields = vec![net.as_bytes()];
+            if !single {
+                fields.insert(0, query.as_bytes());
+            }
+            if !next_hop.is_empty() {
+                fields.push(next_hop.as_bytes());
+            }
+            out.fields(&fields)?;
+        }
         Ok(Ok(()))
     })?;
     Ok(Answer::from_bool(all))
 }
 
-/// Prints the routes of an address.
-fn print(
-    out: &mut Output,
-    address: IpAddr,
-    found: Vec<(IpNet, String)>,
-    args: &LookupArgs,
-    single: bool,
-) -> Result<(), Error> {
-    if args.json {
-        let mut found: Vec<Value> = found.iter().map(document).collect();
-        let found = match args.all {
-            true => json!(found),
-            false => json!(found.pop()),
-        };
-        return out.document(&json!({ "query": address.to_string(), "found": found }));
-    }
-    if found.is_empty() {
-        complain(&format!("no route to {address}"));
-    }
-    for (net, next_hop) in found {
-        let [address, net] = [address.to_string(), net.to_string()];
-        let mut fields = vec![net.as_bytes()];
-        if !single {
-            fields.insert(0, address.as_bytes());
-        }
-        if !next_hop.is_empty() {
-            fields.push(next_hop.as_bytes());
-        }
-        out.fields(&fields)?;
-    }
-    Ok(())
-}
-
-/// The table of a lookup.
+/// The table of queries.
 enum Source {
     Saved(FibFile),
     Live(Box<LiveTable>),
 }
 
 impl Source {
-    /// The longest prefix that covers an address, or all of them, shortest first.
-    fn find(&mut self, address: IpAddr, all: bool) -> Result<Vec<(IpNet, String)>, Error> {
-        Ok(match (self, all) {
-            (Source::Saved(file), all) => {
-                let longest = || Vec::from_iter(file.lookup(address));
-                let found = if all {
-                    file.matches(address).collect()
-                } else {
-                    longest()
+    /// The routes that are asked for, shortest first.
+    fn find(&mut self, net: IpNet, question: Question) -> Result<Vec<(IpNet, String)>, Error> {
+        let file = match self {
+            Source::Live(table) => {
+                return match question {
+                    Question::Longest => Ok(Vec::from_iter(table.lookup(net.addr())?)),
+                    Question::All | Question::Covering => table.covering(net),
+                    Question::Covered => table.covered(net),
                 };
-                let found = found.into_iter();
-                found
-                    .map(|(net, hop)| (net, table::text(file, hop)))
-                    .collect()
             }
-            (Source::Live(table), true) => table.matches(address)?,
-            (Source::Live(table), false) => Vec::from_iter(table.lookup(address)?),
+            Source::Saved(file) => file,
+        };
+        let named = |(net, hop)| (net, table::text(file, hop));
+        Ok(match question {
+            Question::Longest => file.lookup_net(net).into_iter().map(named).collect(),
+            Question::All | Question::Covering => file.covering(net).map(named).collect(),
+            Question::Covered => file.covered_by(net).map(named).collect(),
         })
     }
 }
@@ -154,12 +192,24 @@ fn address(text: &str) -> Result<IpAddr, String> {
         .map_err(|_| format!("\"{}\" is not an address", shown().escape_debug()))
 }
 
+/// Parses a prefix, or an address as the prefix of this address alone.
+fn prefix(text: &str) -> Result<(String, IpNet), String> {
+    let (net, exact) = parse_prefix(text)?;
+    match exact {
+        true => Ok((net.to_string(), net)),
+        false => Err(format!(
+            "{net} has bits set after its length; {} may be meant",
+            net.trunc()
+        )),
+    }
+}
+
 /// Bytes of a text that tell how it is read.
 const SAMPLE: usize = 1 << 16;
 
 /// Prints the text from which the same table is built.
 pub fn export(args: &ExportArgs) -> Outcome {
-    let mut out = Exported::new(args);
+    let mut out = Exported::new(&args.table);
     match args.live.wait() {
         Some(wait) => {
             let table = live::routes::whole(&args.table, wait)?;
@@ -175,6 +225,29 @@ pub fn export(args: &ExportArgs) -> Outcome {
                 out.route(net, &hop)?;
             }
         }
+    }
+    out.end()?;
+    Ok(Answer::Yes)
+}
+
+/// Prints routes as a text, or as documents. The path is that of their table, for errors.
+pub fn print<'r>(
+    path: &Path,
+    json: bool,
+    routes: impl Iterator<Item = (IpNet, &'r str)>,
+) -> Outcome {
+    if json {
+        let mut out = Output::lines(true);
+        for (net, next_hop) in routes {
+            let next_hop = hop_json(next_hop);
+            out.document(&json!({ "prefix": net.to_string(), "next_hop": next_hop }))?;
+        }
+        out.flush()?;
+        return Ok(Answer::Yes);
+    }
+    let mut out = Exported::new(path);
+    for (net, next_hop) in routes {
+        out.route(net, &parse_hop(next_hop))?;
     }
     out.end()?;
     Ok(Answer::Yes)
@@ -196,15 +269,16 @@ fn reads_the_same(hop: &SavedHop<'_>, read: &SavedHop<'_>) -> bool {
 /// A text of routes while it is printed.
 struct Exported<'a> {
     out: Output,
-    args: &'a ExportArgs,
+    /// The path of the table, for errors.
+    path: &'a Path,
     /// The beginning of the text, until it is printed.
     begin: Option<String>,
 }
 
 impl<'a> Exported<'a> {
-    fn new(args: &'a ExportArgs) -> Self {
+    fn new(path: &'a Path) -> Self {
         let (out, begin) = (Output::lines(false), Some(String::new()));
-        Exported { out, args, begin }
+        Exported { out, path, begin }
     }
 
     fn route(&mut self, net: IpNet, hop: &SavedHop<'_>) -> Result<(), Error> {
@@ -213,7 +287,7 @@ impl<'a> Exported<'a> {
         let is_same = reads_the_same(hop, &read);
         let line = show_route(&Route { net, hop: read }).filter(|_| is_same);
         let line = line.ok_or_else(|| Error::NotAMap {
-            path: self.args.table.clone(),
+            path: self.path.into(),
             what: format!(
                 "{net}: a text cannot have the next hop \"{}\"",
                 text.escape_debug()

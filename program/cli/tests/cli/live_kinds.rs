@@ -29,6 +29,15 @@ fn routes_are_read_while_they_change() {
     s.run(&["routes", "lookup", "--live", "map", "10.1.2.3", "--all"])
         .code(0)
         .out("10.0.0.0/8\t192.0.2.1\n10.1.0.0/16\t192.0.2.3\n10.1.2.0/24\ta new one\n");
+    s.run(&["routes", "covering", "--live", "map", "10.1.2.0/23"])
+        .code(0)
+        .out("10.0.0.0/8\t192.0.2.1\n10.1.0.0/16\t192.0.2.3\n");
+    s.run(&["routes", "covered", "--live", "map", "10.1.0.0/16"])
+        .code(0)
+        .out("10.1.0.0/16\t192.0.2.3\n10.1.2.0/24\ta new one\n");
+    s.run(&["routes", "aggregate", "--live", "map", "-s"])
+        .code(0)
+        .out("4 routes, 4 when aggregated\n");
     server.answers(
         "remove 10.1.2.0/24\nremove 10.1.2.0/24\nget 10.1.2.0/24\n",
         &[

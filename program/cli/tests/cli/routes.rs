@@ -118,6 +118,144 @@ fn lookup_in_json() {
 }
 
 #[test]
+fn routes_that_cover_prefixes_and_routes_inside() {
+    let s = table();
+    s.run(&["routes", "covering", "t", "10.1.0.0/16"])
+        .code(0)
+        .out("0.0.0.0/0\t192.0.2.1\n10.0.0.0/8\t192.0.2.1\n10.1.0.0/16\tdev eth0\n")
+        .quiet();
+    s.run(&["routes", "covered", "t", "10.0.0.0/8"])
+        .code(0)
+        .out("10.0.0.0/8\t192.0.2.1\n10.1.0.0/16\tdev eth0\n10.1.2.3/32\t192.0.2.3\n")
+        .quiet();
+    // The prefix need not be in the table, and an address is one of all its bits.
+    s.run(&["routes", "covered", "t", "10.1.2.0/24", "2001:db8::/31"])
+        .code(0)
+        .out(
+            "10.1.2.0/24\t10.1.2.3/32\t192.0.2.3\n2001:db8::/31\t2001:db8::/32\t2001:db8::1\n\
+             2001:db8::/31\t2001:db8:1::/48\n",
+        );
+    s.run(&["routes", "covering", "t", "2001:db8:1::1"])
+        .code(0)
+        .out("2001:db8::/32\t2001:db8::1\n2001:db8:1::/48\n");
+    s.run(&["routes", "covering", "t", "2001:db8::/31"])
+        .code(1)
+        .out("")
+        .complains("sapwood: no route covers 2001:db8::/31\n");
+    s.run_with(
+        &["routes", "covered", "t", "-"],
+        b"11.0.0.0/8\n10.1.0.0/16\n",
+    )
+    .code(1)
+    .out("10.1.0.0/16\t10.1.0.0/16\tdev eth0\n10.1.0.0/16\t10.1.2.3/32\t192.0.2.3\n")
+    .complains("sapwood: no route inside 11.0.0.0/8\n");
+    let ran = s.run(&[
+        "routes",
+        "covered",
+        "t",
+        "2001:db8::/32",
+        "::/128",
+        "--json",
+    ]);
+    assert_eq!(
+        ran.code(1).documents(),
+        [
+            json!({"query": "2001:db8::/32", "found": [
+                {"prefix": "2001:db8::/32", "next_hop": "2001:db8::1"},
+                {"prefix": "2001:db8:1::/48", "next_hop": null},
+            ]}),
+            json!({"query": "::/128", "found": []}),
+        ]
+    );
+    s.run(&["routes", "covering", "t", "10.1.0.0/8", "10.9.9.9"])
+        .code(2)
+        .out("10.9.9.9/32\t0.0.0.0/0\t192.0.2.1\n10.9.9.9/32\t10.0.0.0/8\t192.0.2.1\n")
+        .complains("10.1.0.0/8 has bits set after its length; 10.0.0.0/8 may be meant");
+    s.run(&["routes", "covered", "t", "10.0.0.0/33"])
+        .code(2)
+        .complains("\"10.0.0.0/33\" is not a prefix");
+}
+
+#[test]
+fn aggregate() {
+    let s = Scratch::new();
+    build(
+        &s,
+        "t",
+        "0.0.0.0/0 a\n10.0.0.0/9 b\n10.128.0.0/9 b\n10.1.0.0/16 b\n10.2.0.0/16 a\n192.0.2.0/24 a\n\
+         2001:db8::/33 c d\n2001:db8:8000::/33 c d\n2001:db8:1::/48\n",
+    );
+    let text = "0.0.0.0/0 a\n10.0.0.0/8 b\n10.2.0.0/16 a\n2001:db8::/32 c d\n2001:db8:1::/48\n";
+    s.run(&["routes", "aggregate", "t"])
+        .code(0)
+        .out(text)
+        .quiet();
+    s.run(&["routes", "aggregate", "t", "-s"])
+        .code(0)
+        .out("9 routes, 5 when aggregated\n");
+    let ran = s.run(&["routes", "aggregate", "t", "--json", "--summary"]);
+    assert_eq!(ran.documents(), [json!({"routes": 9, "aggregated": 5})]);
+    let ran = s.run(&["routes", "aggregate", "t", "--json"]);
+    assert_eq!(
+        ran.code(0).documents()[3..],
+        [
+            json!({"prefix": "2001:db8::/32", "next_hop": "c d"}),
+            json!({"prefix": "2001:db8:1::/48", "next_hop": null}),
+        ]
+    );
+    s.run(&["routes", "aggregate", "t", "-o", "fewer"])
+        .code(0)
+        .out("")
+        .complains("fewer: 5 routes in place of 9\n");
+    s.run(&["routes", "export", "fewer"]).code(0).out(text);
+    s.run(&["routes", "aggregate", "fewer", "-q", "-o", "again"])
+        .code(0)
+        .quiet();
+    s.run(&["routes", "diff", "fewer", "again"]).code(0).out("");
+    s.run(&["routes", "aggregate", "t", "-o", "t"])
+        .code(2)
+        .complains("cannot write t: it is the input");
+    s.run(&["routes", "aggregate", "none"])
+        .code(2)
+        .complains("sapwood: cannot read none: No such file");
+    build(&s, "empty", "");
+    s.run(&["routes", "aggregate", "empty"]).code(0).out("");
+}
+
+/// What a table of the library has stays what it is: groups, numbers and null routes.
+#[test]
+fn aggregated_tables_keep_their_kinds_of_next_hops() {
+    use sapwood::lpm::{FibFile, FibFileBuilder, NullRoute, SavedHop};
+    let s = Scratch::new();
+    let group = SavedHop::Group(vec![(SavedHop::Number(1), 2), (SavedHop::Number(2), 1)]);
+    let null = SavedHop::Null(NullRoute::Blackhole);
+    let mut table = FibFileBuilder::new();
+    for (net, hop) in [
+        ("10.0.0.0/9", &group),
+        ("10.128.0.0/9", &group),
+        ("12.0.0.0/9", &null),
+        ("12.128.0.0/9", &null),
+    ] {
+        let hop = table.hop(hop).unwrap();
+        table.insert(net.parse().unwrap(), hop).unwrap();
+    }
+    table.save(s.path("t")).unwrap();
+    s.run(&["routes", "aggregate", "t", "-o", "fewer"]).code(0);
+    let file = FibFile::open(s.path("fewer")).unwrap();
+    let all: Vec<_> = file
+        .iter()
+        .map(|(net, hop)| (net.to_string(), file.hop(hop)))
+        .collect();
+    assert_eq!(
+        all,
+        [
+            ("10.0.0.0/8".to_owned(), Some(group)),
+            ("12.0.0.0/8".to_owned(), Some(null))
+        ]
+    );
+}
+
+#[test]
 fn export_builds_the_same() {
     let s = table();
     let text = "0.0.0.0/0 192.0.2.1\n10.0.0.0/8 192.0.2.1\n10.1.0.0/16 dev eth0\n10.1.2.3/32 192.0.2.3\n\

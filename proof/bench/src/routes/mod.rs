@@ -10,6 +10,7 @@
 //! [`Engine::mapped_bytes`]. Two ways to use one table are two engines.
 
 mod bits;
+pub mod covers;
 mod dpdk;
 mod sapwood;
 mod table;

@@ -79,3 +79,45 @@ fn every_engine_answers_v4() {
 fn every_engine_answers_v6() {
     agrees::<V6>(routes_v6(3000, 1));
 }
+
+/// Every engine finds the same covering prefixes as a list that is looked through.
+fn covers_agree<F: covers::CoverLanes>(mut prefixes: Vec<Prefix>) {
+    prefixes.push(Prefix::default());
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    let pairs: Vec<_> = prefixes.iter().copied().zip(0..).collect();
+    let routes: Vec<_> = pairs.iter().map(|(p, hop)| (F::net(*p), *hop)).collect();
+    let bits = addresses_within(&prefixes, F::WIDTH, 300, 1);
+    let addrs: Vec<_> = bits.iter().map(|bits| F::addr(*bits)).collect();
+    let nets: Vec<_> = prefixes.iter().step_by(7).copied().collect();
+    let naive = |asked: &mut dyn Iterator<Item = Prefix>| {
+        let mut all = Vec::new();
+        for asked in asked {
+            // In order, of those that cover one prefix the shorter ones come first.
+            let covering = pairs.iter().filter(|(p, _)| p.covers(asked));
+            all.extend(covering.map(|(_, hop)| Some(*hop)));
+            all.push(None);
+        }
+        all
+    };
+    let hosts = naive(&mut bits.iter().map(|bits| Prefix::truncated(*bits, F::WIDTH)));
+    let inside = naive(&mut nets.iter().copied());
+    let asked: Vec<_> = nets.iter().map(|p| F::net(*p)).collect();
+    let lanes = F::cover_lanes();
+    assert_eq!(lanes.len(), 3);
+    for lane in lanes {
+        let built = (lane.build)(&routes).unwrap();
+        let [one, other] = built.answers(&addrs, &asked);
+        assert!(one == hosts, "{}", lane.name);
+        assert!(other.is_empty() || other == inside, "{}", lane.name);
+        assert_eq!(built.of_addresses(&addrs), Tally::of(&hosts));
+        let tally = built.of_prefixes(&asked);
+        assert!(tally.is_none_or(|tally| tally == Tally::of(&inside)));
+    }
+}
+
+#[test]
+fn every_engine_finds_all_covering_prefixes() {
+    covers_agree::<V4>(routes_v4(2000, 1));
+    covers_agree::<V6>(routes_v6(2000, 1));
+}

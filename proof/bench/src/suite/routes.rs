@@ -30,6 +30,9 @@
 //! prefixes of any length, and holds these prefixes as strings of bits; `sapwood-bits-inline` in
 //! clusters that hold their entries.
 //!
+//! The cases `covering-v4` and `covering-v6` are in `covering.rs`, `sets-v4` and `sets-v6` in
+//! `sets.rs`.
+//!
 //! If an engine has no better means, its reader and its writer share it through
 //! `parking_lot::RwLock`, which is held for one change or for a burst of 32 lookups.
 
@@ -41,7 +44,7 @@ use fastrand::Rng;
 use sapwood_model::data::{self, routes as model};
 use sapwood_model::oracle::{LpmByLength, Prefix};
 
-use super::{Options, mega_rate};
+use super::{Options, covering, mega_rate, sets};
 use crate::alloc;
 use crate::clock::CpuClock;
 use crate::report::{Measure, Report, Samples};
@@ -49,20 +52,27 @@ use crate::routes::{Built, Family, Lane, Lanes, Shared, Stop, Tally, V4, V6};
 
 mod vrf;
 
-const CASES: [&str; 6] = [
+const CASES: [&str; 10] = [
     "v4-full",
     "v6-full",
     "v4-gen",
     "v6-gen",
     "v4-100k-random",
     "vrf",
+    "covering-v4",
+    "covering-v6",
+    "sets-v4",
+    "sets-v6",
 ];
 
 /// Runs the suite.
 pub fn run(options: &Options) -> Result<Report, String> {
     let cases = options.chosen(CASES);
     let (v4, v6) = (lanes::<V4>(options), lanes::<V6>(options));
-    if cases.is_empty() || v4.is_empty() && v6.is_empty() {
+    let others = ["iprange"]
+        .iter()
+        .any(|engine| options.wants_engine(engine));
+    if cases.is_empty() || v4.is_empty() && v6.is_empty() && !others {
         return Err(format!(
             "no such engine or case; cases: {}",
             CASES.join(", ")
@@ -74,6 +84,21 @@ pub fn run(options: &Options) -> Result<Report, String> {
         let left = cases.len() - at;
         if *case == "vrf" {
             vrf::run(options, &v4, left, &mut report);
+            continue;
+        }
+        if let Some((kind, family)) = case.split_once('-').filter(|(kind, _)| kind.len() > 2) {
+            // The global table where it is, else one made after it.
+            let table = routes(&format!("{family}-full"), options);
+            let Ok(table) = table.or_else(|_| routes(&format!("{family}-gen"), options)) else {
+                unreachable!("generated tables need no data");
+            };
+            let table = (table.routes, table.how);
+            match (kind, family) {
+                ("covering", "v4") => covering::run::<V4>(case, table, options, left, &mut report),
+                ("covering", _) => covering::run::<V6>(case, table, options, left, &mut report),
+                (_, "v4") => sets::run::<V4>(case, table, options, left, &mut report),
+                _ => sets::run::<V6>(case, table, options, left, &mut report),
+            }
             continue;
         }
         match routes(case, options) {
@@ -89,6 +114,23 @@ pub fn run(options: &Options) -> Result<Report, String> {
         }
     }
     Ok(report)
+}
+
+/// Records the wrong answers of each engine of a case. Sapwood's end the run.
+pub(super) fn tell(
+    case: &str,
+    wrong: BTreeMap<&'static str, usize>,
+    samples: &mut Samples,
+    report: &mut Report,
+) {
+    for (engine, wrong) in wrong {
+        samples.add(engine, &Measure::new("wrong", wrong as f64, "answers"));
+        if wrong > 0 {
+            let note = format!("WRONG: {case}: {engine}: {wrong} answers");
+            assert!(!engine.starts_with("sapwood"), "{note}");
+            report.note(note);
+        }
+    }
 }
 
 fn lanes<F: Lanes>(options: &Options) -> Vec<Lane<F>> {
@@ -278,14 +320,7 @@ impl<F: Lanes> Case<F> {
                 *wrong.entry(lane.name).or_default() += mistakes + more;
             }
         }
-        for (engine, wrong) in wrong {
-            samples.add(engine, &Measure::new("wrong", wrong as f64, "answers"));
-            if wrong > 0 {
-                let note = format!("WRONG: {}: {engine}: {wrong} answers", self.name);
-                assert!(!engine.starts_with("sapwood"), "{note}");
-                report.note(note);
-            }
-        }
+        tell(self.name, wrong, &mut samples, report);
         report.end(samples, &["prefix-trie"]);
     }
 

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ptr::{null, null_mut};
 
 use sapwood_capi::fib::*;
+use sapwood_capi::fib_covers::*;
 use sapwood_capi::fib_versions::*;
 use sapwood_capi::prefix::sapwood_prefix;
 use sapwood_model::oracle::Prefix;
@@ -30,7 +31,36 @@ fn fibs_answer_as_the_oracle() {
         let given = c_prefix(v4, prefix);
         let (addr, len) = address(v4, prefix);
         let mut value = 0;
-        match rng.u8(0..12) {
+        match rng.u8(0..13) {
+            12 => {
+                let mut expected = Vec::new();
+                for len in 0..=prefix.len {
+                    let at = Prefix::truncated(prefix.bits, len);
+                    expected.extend(oracle.of(v4).get(at).map(|value| (at, *value)));
+                }
+                let (mut nets, mut values) = ([sapwood_prefix::default(); 129], [0; 129]);
+                let (found, longest) = unsafe {
+                    let room = (nets.as_mut_ptr(), values.as_mut_ptr());
+                    let at = &raw const given;
+                    let mut longest = sapwood_prefix::default();
+                    let count = sapwood_fib_covering(fib, readers.reader, at, room.0, room.1, 129);
+                    let result = sapwood_fib_lookup_prefix(
+                        fib,
+                        readers.reader,
+                        at,
+                        &raw mut longest,
+                        &raw mut value,
+                    );
+                    same(result, value, expected.last().map(|(_, value)| *value));
+                    (usize::try_from(count).unwrap(), of_c(&longest))
+                };
+                let found = nets[..found].iter().zip(values);
+                let found: Vec<_> = found.map(|(net, value)| (of_c(net).1, value)).collect();
+                assert_eq!(found, expected);
+                if let Some((last, _)) = expected.last() {
+                    assert_eq!(longest, (v4, *last));
+                }
+            }
             0..4 => {
                 let new = rng.u64(0..50);
                 let before = oracle.of(v4).insert(prefix, new);
