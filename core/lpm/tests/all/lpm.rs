@@ -164,10 +164,27 @@ fn grows<F: Kind>(seed: u64) {
     // A reader without a quiescent state: its first view sees every later table as well.
     let reader = fib.reader("old").unwrap();
     let old = reader.view();
+    // Walks that begin before the root grows, with what they have seen and what was there.
+    let mut walks = Vec::new();
     for (i, (p, value)) in all.iter().enumerate() {
         assert_eq!(fib.insert(F::net(*p), *value).unwrap(), None);
         oracle.insert(*p, *value);
         let len = i + 1;
+        if [1, 200, 250, 5000, 16_000].contains(&len) {
+            for steps in [0, 1, len / 3, len / 2, len] {
+                let mut walk = old.iter();
+                let seen: Vec<_> = walk
+                    .by_ref()
+                    .take(steps)
+                    .map(|(n, _)| F::prefix(n))
+                    .collect();
+                walks.push((walk, seen, len));
+            }
+            let mut from = old.iter_from(F::net(*p));
+            let seen = vec![F::prefix(from.next().unwrap().0)];
+            assert_eq!(seen, [*p]);
+            walks.push((from, seen, len));
+        }
         if let Some((_, bits)) = ROOTS.iter().find(|(at, _)| *at == len) {
             assert_eq!((fib.root_bits(), fib.len()), (*bits, len));
             assert_eq!(fib.version(), len as u64);
@@ -183,12 +200,45 @@ fn grows<F: Kind>(seed: u64) {
                     assert_eq!(matches, oracle.matches(address));
                 }
             }
+            let sorted = |mut some: Vec<Prefix>| {
+                some.sort_by_key(|p| (p.bits, p.len));
+                some
+            };
+            let there = sorted(all[..len].iter().map(|(p, _)| *p).collect());
+            assert!(
+                old.iter()
+                    .map(|(n, _)| F::prefix(n))
+                    .eq(there.iter().copied())
+            );
+            for p in [all[i / 2].0, Prefix::truncated(addresses[0], 5)] {
+                let behind = there.iter().filter(|q| (q.bits, q.len) >= (p.bits, p.len));
+                let from = old.iter_from(F::net(p)).map(|(n, _)| F::prefix(n));
+                assert!(from.eq(behind.copied()));
+                let inside = there
+                    .iter()
+                    .filter(|q| q.len >= p.len && Prefix::truncated(q.bits, p.len).bits == p.bits);
+                let covered = old.covered_by(F::net(p)).map(|(n, _)| F::prefix(n));
+                assert!(covered.eq(inside.copied()));
+            }
             let addrs: Vec<F::Addr> = addresses.iter().map(|a| F::addr(*a)).collect();
             let mut batch = vec![None; addrs.len()];
             old.lookup_batch(&addrs, &mut batch);
             let single: Vec<_> = addrs.iter().map(|a| old.lookup_value(*a)).collect();
             assert_eq!(batch, single);
             agree(&fib, &oracle);
+        }
+    }
+    for (walk, mut seen, len) in walks {
+        let first = seen.first().map_or((0, 0), |p| (p.bits, p.len));
+        seen.extend(walk.map(|(n, _)| F::prefix(n)));
+        assert!(
+            seen.windows(2)
+                .all(|two| (two[0].bits, two[0].len) < (two[1].bits, two[1].len))
+        );
+        let seen: std::collections::HashSet<_> = seen.iter().map(|p| (p.bits, p.len)).collect();
+        let there = all[..len].iter().map(|(p, _)| (p.bits, p.len));
+        for p in there.filter(|p| *p >= first) {
+            assert!(seen.contains(&p), "a walk of {len} prefixes lost {p:?}");
         }
     }
     // Nothing of the earlier roots stays, and a table that shrinks keeps its root.
