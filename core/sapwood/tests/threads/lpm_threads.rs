@@ -225,6 +225,9 @@ fn a_stalled_reader_makes_an_error_and_no_harm() {
     assert_eq!(fib.memory().waiting.0, 0);
 }
 
+/// Whether a walk is to find a prefix.
+type Expected<'e> = Box<dyn Fn(&Prefix) -> bool + 'e>;
+
 /// Walks over a view beside a writer find each prefix that stays, once and in order, and nothing
 /// that never was there.
 #[test]
@@ -253,7 +256,7 @@ fn walks_without_a_snapshot_find_what_stays() {
                 let view = handle.view();
                 let inside = all[rng.usize(0..all.len())];
                 let net = V4::net(inside);
-                let (found, expected): (Vec<_>, Box<dyn Fn(&Prefix) -> bool>) = match walks % 3 {
+                let (found, expected): (Vec<_>, Expected<'_>) = match walks % 3 {
                     0 => (
                         view.covered_by(net).collect(),
                         Box::new(|p| inside.covers(*p)),

@@ -434,7 +434,11 @@ fn rules_wait_for_the_marks_of_those_above_and_only_too_many_are_read_again() {
         let part = |part: u32| {
             let names = part * 100..(part + 1) * 100;
             let lines = names.clone().map(below).collect::<String>();
-            lines + &names.filter(|n| is_above(*n)).map(above).collect::<String>()
+            lines
+                + &names
+                    .filter(|n| is_above(*n))
+                    .map(above)
+                    .collect::<String>()
         };
         (0..100).map(part).collect::<String>()
     };

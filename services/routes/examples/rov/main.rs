@@ -18,7 +18,7 @@ use std::io::{BufWriter, Write};
 use std::time::Instant;
 
 use ipnet::IpNet;
-use sapwood_routes::{Format, MrtRoutes, Peer, RouteSource, TextRoutes, decompressed, format_of};
+use sapwood_routes::{Format, MrtRoutes, Peer, Reading, RouteSource, decompressed, format_of};
 use serde_json::json;
 use validation::{State, read, state, system, table};
 
@@ -98,7 +98,7 @@ fn main() -> Result<(), Failure> {
 
 /// The routes of a text or a dump. Bad lines and records are errors.
 fn origins(path: &str) -> Result<Routes, Failure> {
-    let (format, input) = format_of(decompressed(File::open(path)?)?)?;
+    let (format, input) = format_of(decompressed(File::open(path)?, None)?)?;
     let mut all = Routes::new();
     match format {
         Format::Mrt => {
@@ -108,10 +108,14 @@ fn origins(path: &str) -> Result<Routes, Failure> {
                 all.push((net, routes.origin()));
             }
         }
-        Format::Text => {
-            let mut routes = TextRoutes::new(input, false);
+        format => {
+            let reading = Reading {
+                format: Some(format),
+                ..Reading::default()
+            };
+            let (_, mut routes) = reading.open(input)?;
             while let Some(route) = routes.next_route()? {
-                all.push((route.net, system(route.next_hop.trim())));
+                all.push((route.net, system(route.hop.to_string().trim())));
             }
         }
     }
