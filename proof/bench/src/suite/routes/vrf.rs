@@ -11,7 +11,7 @@ use sapwood_model::oracle::{LpmByLength, Prefix};
 use crate::alloc;
 use crate::clock::CpuClock;
 use crate::report::{Measure, Report, Samples};
-use crate::routes::{Built, Family, Lane, Lanes, Tally, V4};
+use crate::routes::{Built, Family, Lane, Tally, V4};
 use crate::suite::{Options, mega_rate};
 
 /// The numbers of tables, with the names of their metrics: bytes of a table, and lookups in random
