@@ -200,17 +200,22 @@ fn a_clock_that_steps_back_makes_no_answer_live_longer() {
     let port = port(&fake, &told);
     fake.now.set(10 * KEEP);
     port.next_hop(&key(1, 5));
-    // By less than an answer's time: it ends when that has passed.
+    // By less than an answer's time. A cache that counts for each thread alone asks at once; one
+    // without the standard library, for which all threads are one, when that time has passed.
     let back = 10 * KEEP - FRESH / 2;
-    for (now, asked) in [(back, 1), (back + FRESH / 2, 1), (back + FRESH + 1, 2)] {
-        fake.now.set(now);
+    fake.now.set(back);
+    port.next_hop(&key(1, 5));
+    let asked = fake.asked.get();
+    assert!((1..=2).contains(&asked), "{asked}");
+    for (later, more) in [(FRESH / 2, 0), (FRESH + 1, 1)] {
+        fake.now.set(back + later);
         port.next_hop(&key(1, 5));
-        assert_eq!(fake.asked.get(), asked);
+        assert_eq!(fake.asked.get(), asked + more);
     }
     // By more: nobody knows how old it is.
     fake.now.set(9 * KEEP);
     port.next_hop(&key(1, 5));
-    assert_eq!(fake.asked.get(), 3);
+    assert_eq!(fake.asked.get(), asked + 2);
     port.verify().unwrap();
 }
 
