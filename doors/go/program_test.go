@@ -242,7 +242,7 @@ func routesOf(random *rand.Rand, size int) map[netip.Prefix]string {
 			binary.BigEndian.PutUint64(all[2:], random.Uint64()&random.Uint64()&random.Uint64())
 			net = netip.PrefixFrom(netip.AddrFrom16(all), random.IntN(129))
 		}
-		table[net.Masked()] = []string{"core", "lab", "via 192.0.2.1", ""}[random.IntN(4)]
+		table[net.Masked()] = []string{"core", "lab", "by 192.0.2.1", ""}[random.IntN(4)]
 	}
 	return table
 }

@@ -15,7 +15,7 @@ fn the_shapes_of_small_maps() {
     s.build("words.qp", "ash\nbeech\nelm\n");
     s.run_with(
         &["routes", "build", "-", "-o", "r.lpm"],
-        b"10.0.0.0/8 via <b>hop\n10.1.0.0/16 via <b>hop\n2001:db8::/32 via fe80::1\n",
+        b"10.0.0.0/8 by <b>hop\n10.1.0.0/16 by <b>hop\n2001:db8::/32 by fe80::1\n",
     )
     .code(0);
     s.run_with(
@@ -58,7 +58,7 @@ fn the_shapes_of_small_maps() {
     let hops = routes["counts"]["next_hops"].as_array().unwrap();
     assert_eq!(
         (&hops[0]["of"], &hops[0]["count"]),
-        (&"via <b>hop".into(), &2.into())
+        (&"by <b>hop".into(), &2.into())
     );
     // Three routes, and the names of two next hops.
     assert_eq!(routes["trie"]["entries"], 5);
@@ -83,7 +83,7 @@ fn the_shapes_of_small_maps() {
         &["no branch", "3", "100"][..],
         &["3 leaves", "1", "100"],
         &["/16", "1", "50.0"],
-        &["via <b>hop", "2", "66.7"],
+        &["by <b>hop", "2", "66.7"],
         &["4 to 7", "2", "66.7"],
     ] {
         let row = all
