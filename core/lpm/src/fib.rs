@@ -158,7 +158,7 @@ impl<F: Family, V: NextHop> Builder<Fib<F, V>> {
     ///
     /// # Panics
     /// When the backing moves as it grows: [`Backing::Auto`](sapwood_arena::Backing), the default
-    /// of [`ArenaOptions`](sapwood_arena::ArenaOptions), and `Backing::Heap` do.
+    /// of [`ArenaOptions`], and `Backing::Heap` do.
     pub fn build(self) -> Result<Fib<F, V>, Error> {
         let domain = self.domain_or_new();
         let options = self.memory.stable().limit_to(MAX_BYTES);

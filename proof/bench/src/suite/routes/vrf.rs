@@ -140,6 +140,7 @@ fn measure(lane: &Lane<V4>, customers: &[Customer]) -> Result<(f64, f64), String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::Lanes;
 
     #[test]
     fn engines_of_many_tables() {
