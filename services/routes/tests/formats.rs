@@ -456,6 +456,14 @@ Table master6:
         Format::Bird,
         &[&bad[..], &right[..3], &right[5..6]].concat(),
     );
+    // A raw session has codes in front. What only begins like one may have any characters.
+    let raw = "1007-10.9.9.0/24        blackhole [s4 12:00:00] * (200)\n10\u{feff}.0\n10\u{e9}1-\n";
+    let reading = Reading {
+        format: Some(Format::Bird),
+        ..Reading::default()
+    };
+    let (_, all, _) = read(reading, raw.as_bytes());
+    assert!(all.contains(&right[5].to_owned()), "{all:?}");
 }
 
 #[test]

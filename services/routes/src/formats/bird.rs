@@ -155,8 +155,9 @@ impl LineFormat for Bird {
 
 /// Whether this is a code of the control protocol and the sign after it.
 fn is_code(text: &str) -> bool {
-    let (code, sign) = text.split_at(4);
-    code.bytes().all(|byte| byte.is_ascii_digit()) && (sign == "-" || sign == " ")
+    let is_digits = |code: &str| code.len() == 4 && code.bytes().all(|byte| byte.is_ascii_digit());
+    let code = text.strip_suffix(['-', ' ']);
+    code.is_some_and(is_digits)
 }
 
 /// Whether a line can only be one of BIRD's.
