@@ -23,8 +23,8 @@ pub fn better(unit: &str) -> Option<Better> {
     match unit {
         "ns" | "us" | "µs" | "ms" | "s" => Some(Better::Less),
         _ if is_memory(unit) => Some(Better::Less),
-        // Shares that are lost, dropped or waited for; and wrong answers.
-        "share" | "answers" => Some(Better::Less),
+        // Shares that are lost, dropped or waited for; wrong answers; allocations.
+        "share" | "answers" | "allocs" => Some(Better::Less),
         // The share of hits.
         "%" => Some(Better::More),
         _ if unit.ends_with("/s") => Some(Better::More),
