@@ -20,36 +20,38 @@ use crate::Plain;
 /// the object at once, but when all these threads have passed, as after a grace period.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
 /// use sapwood::qsbr::Domain;
 /// use sapwood::route::{CacheHooks, RouteCache};
 ///
-/// /// Paths to next hops. A value is the address of one that the cache counts as an owner.
-/// struct Owner(Domain);
+/// /// Paths to next hops, by their numbers, which are the values.
+/// type Paths = Arc<Mutex<HashMap<u64, String>>>;
+/// struct Owner(Domain, Paths);
 ///
 /// impl CacheHooks<u32, u64> for Owner {
 ///     fn left(&self, _: &u32, path: u64) {
-///         // SAFETY: `into_raw` made it, and each leaves once.
-///         let path = unsafe { Arc::from_raw(path as *const String) };
+///         let paths = Arc::clone(&self.1);
+///         let free = move || drop(paths.lock().unwrap().remove(&path));
 ///         // Without a hard limit there is always room for garbage.
-///         self.0.defer(size_of::<String>(), move || drop(path)).unwrap();
+///         self.0.defer(size_of::<String>(), free).unwrap();
 ///     }
 /// }
 ///
-/// let domain = Domain::new();
-/// let cache = RouteCache::builder().capacity(64).hooks(Owner(domain.clone())).build();
-/// let path = Arc::new(String::from("by eth0"));
-/// let given = Arc::into_raw(Arc::clone(&path)) as u64;
-/// cache.insert(&1, cache.hash(&1), 0, given);
+/// let (domain, paths) = (Domain::new(), Paths::default());
+/// let owner = Owner(domain.clone(), Arc::clone(&paths));
+/// let cache = RouteCache::builder().capacity(64).hooks(owner).build();
+/// paths.lock().unwrap().insert(7, "by eth0".into());
+/// cache.insert(&1, cache.hash(&1), 0, 7);
 /// {
+///     // Whatever leaves the cache meanwhile is freed after the pin.
 ///     let _guard = domain.pin();
-///     let found = cache.get(&1, 5).unwrap() as *const String;
-///     // SAFETY: whatever leaves the cache meanwhile is freed after the pin.
-///     assert_eq!(unsafe { &*found }, "by eth0");
+///     let found = cache.get(&1, 5).unwrap();
+///     assert_eq!(paths.lock().unwrap()[&found], "by eth0");
 /// }
 /// cache.invalidate(&1);
 /// domain.poll();
-/// assert_eq!(Arc::strong_count(&path), 1);
+/// assert!(paths.lock().unwrap().is_empty());
 /// ```
 pub trait CacheHooks<K: Plain, V: Plain> {
     /// Whether there are hooks at all. Where it is `false`, no method is called, and the cache's

@@ -81,7 +81,8 @@ pub struct Summary {
     pub passes: usize,
     /// Rules that `$badfilter` has taken away.
     pub cancelled: u64,
-    /// Bytes that the reading took beside the map that is the outcome: for additions and marks.
+    /// Bytes that the reading took beside the map that is the outcome: for additions, for
+    /// marks, and for rules that wait.
     pub extra_bytes: usize,
 }
 
@@ -230,8 +231,8 @@ impl<'e> Loader<'e> {
     /// Reads the lists, and changes a store to what they say, in one commit. If anything fails, the
     /// store stays as it was. A store that is empty, or that [`ListMap`] wrote, is allowed.
     ///
-    /// O(bytes of the lists + entries of the store). It takes the memory of what changes, and some
-    /// bits for each rule that the store has.
+    /// O(bytes of the lists + entries of the store). It takes the memory of what changes, and
+    /// for each rule that the store has some bits, and at most two bytes.
     ///
     /// ```
     /// use sapwood::qp::QpStore;

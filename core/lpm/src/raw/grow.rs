@@ -44,7 +44,7 @@ pub(super) fn grow_at(bits: u32) -> usize {
     }
 }
 
-/// The bits of the root for so many prefixes.
+/// The bits of the root of a table with `len` prefixes.
 fn bits_for(len: usize) -> u32 {
     let mut bits = LEAST_BITS;
     while len >= grow_at(bits) {
@@ -72,8 +72,8 @@ impl Blocks {
 }
 
 impl<V: Eq + Hash> FibShared<V> {
-    /// Gives an empty table that nobody has a handle of the root for so many prefixes, if there is
-    /// room for it.
+    /// Gives an empty table the root for `len` prefixes, if there is room for it. Nobody has a
+    /// handle of the table yet.
     pub(super) fn begin_with(&self, writer: &mut Writer<V>, len: usize) {
         let (bits, old) = (bits_for(len), self.bits());
         if len < writer.grow_at || bits <= old {

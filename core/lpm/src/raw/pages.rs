@@ -64,7 +64,7 @@ impl Heads {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }.map(|heads| &heads[..])
     }
 
-    /// Makes the heads of a root with so many words, unless they are there.
+    /// Makes the heads of a root with this number of words, unless they are there.
     pub(crate) fn make(&self, words: usize) {
         if self.get().is_some() {
             return;

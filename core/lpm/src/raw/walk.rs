@@ -46,15 +46,20 @@ pub(crate) struct Walk<K, W> {
 const NONE: usize = usize::MAX;
 
 impl<K: Key, W: Words> Walk<K, W> {
-    /// A walk over the prefix itself and all inside it.
-    pub(crate) fn within(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
-        let mut walk = Walk {
+    /// A walk that has nothing to visit.
+    fn new(reading: Reading<W>, width: u32) -> Self {
+        Walk {
             reading,
             is_newer: false,
             width,
             stack: SmallVec::new(),
             lone: None,
-        };
+        }
+    }
+
+    /// A walk over the prefix itself and all inside it.
+    pub(crate) fn within(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
+        let mut walk = Walk::new(reading, width);
         let (mut place, mut depth, mut rest) = (Place::Root(reading.words.root_prefixes()), 0, key);
         loop {
             if let Some(lone) = walk.lone_at(place, key.first(depth), depth) {
@@ -87,13 +92,7 @@ impl<K: Key, W: Words> Walk<K, W> {
 
     /// A walk over the prefix itself and all that come after it in order.
     pub(crate) fn from(reading: Reading<W>, width: u32, key: K, len: u32) -> Self {
-        let mut walk = Walk {
-            reading,
-            is_newer: false,
-            width,
-            stack: SmallVec::new(),
-            lone: None,
-        };
+        let mut walk = Walk::new(reading, width);
         let (mut place, mut depth, mut rest) = (Place::Root(reading.words.root_prefixes()), 0, key);
         loop {
             if let Some(lone) = walk.lone_at(place, key.first(depth), depth) {
@@ -165,7 +164,7 @@ impl<K: Key, W: Words> Walk<K, W> {
         }
     }
 
-    /// The stride of the root that is at the end of this path of so many bits.
+    /// The stride of the root behind the first `bits` bits of a path.
     fn in_root(&self, path: K, bits: u32) -> Place {
         let mut block = self.reading.words.root_prefixes();
         let mut rest = path;

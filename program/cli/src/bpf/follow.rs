@@ -22,7 +22,7 @@ use crate::span;
 const ROOM: usize = 1 << 20;
 /// The rules are read again after this time, whatever the directory says.
 const ANYWAY: Duration = Duration::from_secs(60);
-/// Of the time, reading rules takes one part in so many.
+/// Reading rules takes one part in `REST` of the time.
 const REST: u32 = 10;
 /// The time between two attempts to read rules that cannot be read.
 const PATIENCE: Duration = Duration::from_secs(1);

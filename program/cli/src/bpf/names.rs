@@ -46,7 +46,7 @@ pub(super) fn interfaces(args: &FilterArgs) -> Result<Vec<(&str, u32)>, Error> {
         .collect()
 }
 
-/// Attaches a filter with so many names to interfaces.
+/// Attaches a filter to interfaces. `count` is its number of names, for messages.
 pub(super) fn attach<L>(
     filter: &mut XdpNames<L>,
     interfaces: &[(&str, u32)],

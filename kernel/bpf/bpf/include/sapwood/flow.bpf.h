@@ -115,7 +115,7 @@ SW_INLINE __u64 sw_flow_hash6_symmetric(const struct sw_flow_secrets *secrets,
 	return sw_flow_hash6(secrets, dst, src, protocol, dport, sport);
 }
 
-/* The bucket of a flow among `buckets` buckets. A group of two or more members has 2,048. */
+/* The bucket of a flow among `buckets` buckets. Every group has 2^20 of them. */
 SW_INLINE __u32 sw_flow_bucket(__u64 flow, __u32 buckets)
 {
 	__u64 spread = (flow ^ (flow >> 32)) * 0x9e3779b97f4a7c15ULL;
